@@ -1,0 +1,72 @@
+"""The whole model, put together from the student's own parts: is it right? Told beside the parts' scores, for no points."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from autograder.checks.evidence import compare
+from autograder.checks.exam import HEAD, TABLE, Exam
+from autograder.checks.registry import Stopped
+from autograder.oracle.cases import full_shapes
+from autograder.oracle.reference import count
+from autograder.probe.client import ProbeFailure
+from autograder.verdict import PartResult, Verdict
+
+#: These would only make the whole model wait, die or be refused once more.
+HOPELESS = (Verdict.TIMED_OUT, Verdict.OUT_OF_MEMORY, Verdict.FORBIDDEN, Verdict.NOT_ATTEMPTED, Verdict.UNGRADABLE)
+
+
+def assembled(exam: Exam, results: Sequence[PartResult]) -> dict[str, Any]:
+    """Return {"right", "message", "parameters", "expected_parameters"}; `right` is None when it could not be seen."""
+    part = exam.track.parts[-1]
+    shapes = full_shapes(part, exam.track, exam.track.config)
+    expected_count = count(shapes, (TABLE,))
+    answer: dict[str, Any] = {"right": None, "parameters": None, "expected_parameters": expected_count}
+    if any(result.verdict in HOPELESS for result in results):
+        return {**answer, "message": "The whole model was not put together: see the parts first."}
+    try:
+        exam.student.ensure_alive()
+        model = exam.student.build(part, exam.track.config, stand_ins=False)
+        answer["parameters"] = model.total
+        exam.student.forget(model)
+        right = _agrees(exam)
+    except Stopped as stopped:
+        return {**answer, "right": False, "message": f"The whole model does not run: {stopped.outcome.message}"}
+    except ProbeFailure as failure:
+        if failure.verdict is Verdict.UNGRADABLE:
+            raise
+        return {**answer, "right": False, "message": f"The whole model does not run: {failure.message}"}
+    counted = f"{model.total:,} parameters" + (
+        "" if model.total == expected_count else f" where {expected_count:,} are expected"
+    )
+    if right is None:
+        sentence = "The whole model runs; its tensors go by other names, so its numbers were compared part by part."
+    elif right:
+        sentence = "Put together from your own parts, the whole model gives the right numbers."
+    else:
+        sentence = "Put together from your own parts, the whole model does not give the right numbers yet."
+    return {**answer, "right": right, "message": f"{sentence} It has {counted}."}
+
+
+def _agrees(exam: Exam) -> bool | None:
+    """Compare the student's whole model with the reference's, under hidden weights; None when the names do not fit."""
+    part = exam.track.parts[-1]
+    sizes = exam.draws.sizes("assembled", n_layer=2)
+    model = exam.student.build(part, sizes.config, stand_ins=False)
+    shapes = full_shapes(part, exam.track, sizes.config)
+    own = {parameter.name: parameter.shape for parameter in model.parameters}
+    if own != shapes:
+        return None if len(own) >= len(shapes) else False
+    weights = exam.draws.weights("assembled", shapes)
+    weights[TABLE] = weights[HEAD]
+    exam.student.load_weights(model, weights)
+    inputs = exam.inputs(part, sizes, "assembled")
+    expected = exam.reference.evaluate(part, sizes.config, weights, inputs, stand_ins=False).outputs[0]
+    answer = exam.student.call(part, model, inputs)
+    output = answer.outputs[0] if answer.outputs else None
+    if not isinstance(output, Tensor) or expected is None or output.shape != expected.shape:
+        return False
+    return compare(output, expected).ok

@@ -1,0 +1,140 @@
+"""Checks of causal self-attention: what may not be seen, and when it must be refused."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from autograder.checks.evidence import (
+    future_leaks,
+    influence_by_gradient,
+    influence_by_touch,
+    influence_evidence,
+    numbers,
+)
+from autograder.checks.exam import Exam, Specimen
+from autograder.checks.layer import first_output
+from autograder.checks.registry import Outcome, check, failed, passed
+from autograder.oracle.cases import Sizes
+from autograder.track import Part
+from autograder.verdict import Verdict
+
+#: Score that every allowed pair gets in the test of the mask. A mask that only subtracts 1e4, or 1e6, lies above it and
+#: lets the future through; -1e9, finfo.min and -inf lie below.
+DEEP_SCORE = 3e7
+
+
+@check("attention.causal", needs=["shapes"])
+def future_tokens_do_not_leak(exam: Exam, part: Part) -> Outcome:
+    """No position sees a later one, in train and eval mode, by touch and by gradient."""
+    for trial, train in enumerate((False, True)):
+        sizes = exam.draws.sizes(f"causal {trial}", length=8, block_size=11 + trial)
+        specimen = exam.specimen(part, sizes, f"causal {trial}")
+        matrix = _touch(exam, specimen, sizes, train)
+        problem = _leak(
+            matrix,
+            f"Influence of each input position on each output position ({'train' if train else 'eval'} mode)",
+            train,
+        )
+        if problem is not None:
+            return problem
+    matrix = _gradient(exam, specimen, sizes)
+    return _leak(matrix, "Gradient of each output position with respect to each input position", True) or passed(
+        evidence=[influence_evidence(matrix, "Influence of each input position on each output position")]
+    )
+
+
+def _touch(exam: Exam, specimen: Specimen, sizes: Sizes, train: bool) -> Tensor:
+    """Change one position at a time and see which outputs move: one batch, row 0 untouched."""
+    length, width = sizes.length, sizes.config["n_embd"]
+    x = exam.draws.normal("causal x", (1, length, width)).repeat(length + 1, 1, 1)
+    change = exam.draws.normal("causal change", (length, width))
+    for position in range(length):
+        x[position + 1, position] += change[position]
+    answer = exam.student.call(specimen.part, specimen.model, {"x": x}, train=train)
+    return influence_by_touch(first_output(exam, specimen.part, answer))
+
+
+def _gradient(exam: Exam, specimen: Specimen, sizes: Sizes) -> Tensor:
+    """Ask for the gradient of one output position at a time: batch row i carries the cotangent of position i."""
+    length, width = sizes.length, sizes.config["n_embd"]
+    x = exam.draws.normal("causal x", (1, length, width)).repeat(length, 1, 1)
+    cotangent = torch.zeros(length, length, width)
+    direction = exam.draws.normal("causal cotangent", (width,))
+    for position in range(length):
+        cotangent[position, position] = direction
+    answer = exam.student.call(specimen.part, specimen.model, {"x": x}, cotangent=cotangent)
+    return influence_by_gradient(answer.gradients.get("input.x", torch.zeros_like(x)))
+
+
+def _leak(matrix: Tensor, title: str, train: bool) -> Outcome | None:
+    exhibit = influence_evidence(matrix, title)
+    if not bool(torch.isfinite(matrix).all()):
+        return failed(
+            "The output holds NaN or infinity, so nothing can be said of what it sees.",
+            "A row in which everything is masked gives NaN: keep the diagonal. And 0 * -inf is NaN: use masked_fill.",
+            [exhibit],
+        )
+    leaks = future_leaks(matrix)
+    if not leaks:
+        return None
+    i, j = leaks[0]
+    pairs = len(matrix) * (len(matrix) - 1) // 2
+    near = all(later == earlier + 1 for earlier, later in leaks)
+    if near:
+        sentence = f"Position {i} sees position {j}, the token it should predict: the mask is off by one."
+        look_at = "Keep what is on and below the diagonal: torch.tril(..., diagonal=0)."
+    else:
+        sentence = f"Future tokens leak: position {i} sees position {j} ({len(leaks)} of {pairs} such pairs, in {'train' if train else 'eval'} mode)."
+        look_at = "Before the softmax set every score of a later position to -inf, in train and in eval mode (or pass is_causal=True)."
+    return failed(sentence, look_at, [exhibit])
+
+
+@check("attention.mask_is_hard", needs=["shapes", "parameters", "causal"])
+def masked_scores_are_gone(exam: Exam, part: Part) -> Outcome:
+    """Masked positions get no weight at all, however low the other scores are."""
+    sizes = exam.draws.sizes("hard mask", length=8, block_size=12, n_head=2, head_dim=4)
+    specimen = exam.specimen(part, sizes, "hard mask")
+    width = sizes.config["n_embd"]
+    size = (DEEP_SCORE / (width // sizes.config["n_head"]) ** 0.5) ** 0.5
+    bias = specimen.weights.get("c_attn.bias")
+    if bias is None:
+        return passed("Not measured: there is no bias in c_attn.")
+    deep = dict(specimen.weights)
+    deep["c_attn.weight"] = specimen.weights["c_attn.weight"].clone()
+    deep["c_attn.weight"][: 2 * width] *= 0.01
+    deep["c_attn.bias"] = torch.cat([torch.full((width,), size), torch.full((width,), -size), bias[2 * width :]])
+    lowered = exam.refill(specimen, deep)
+    matrix = _touch(exam, lowered, sizes, False)
+    leaks = future_leaks(matrix, 1e-5) if bool(torch.isfinite(matrix).all()) else []
+    if leaks:
+        i, j = leaks[0]
+        return failed(
+            f"The mask is too weak: when all scores are near {-DEEP_SCORE:.0e}, position {i} sees position {j}.",
+            "Mask with float('-inf'), not with a finite number such as -1e4: a model can learn scores below it.",
+            [
+                influence_evidence(matrix, "Influence under very low scores"),
+                numbers("Scores", every_allowed_score=-DEEP_SCORE),
+            ],
+        )
+    return passed()
+
+
+@check("attention.divisibility", needs=["builds"])
+def uneven_heads_are_refused(exam: Exam, part: Part) -> Outcome:
+    """n_embd that n_head does not divide is refused with AssertionError or ValueError."""
+    facts = exam.student.facts.get(part.class_name, {})
+    if facts.get("stub", {}).get("__init__"):
+        return Outcome(Verdict.NOT_ATTEMPTED, f"{part.class_name}.__init__ is not written yet.")
+    uneven = {**exam.draws.sizes("uneven", n_head=3, head_dim=4, length=7).config, "n_embd": 16, "n_head": 3}
+    result = exam.student.try_build(part, uneven, interface=exam.approach(part).interface)
+    hint = "In __init__: assert config.n_embd % config.n_head == 0, so that a bad config fails early."
+    if not isinstance(result, Outcome):
+        if result.config_origin == "refused":
+            return passed("The config itself refuses it.")
+        return failed("n_embd = 16 with n_head = 3 is accepted, though 16 is not divisible by 3.", hint)
+    if any(f"raises {kind}" in result.message for kind in ("AssertionError", "ValueError")):
+        return passed()
+    return failed(
+        f"n_embd = 16 with n_head = 3: {result.message} Expected AssertionError or ValueError.", hint, result.evidence
+    )

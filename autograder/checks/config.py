@@ -1,0 +1,127 @@
+"""Checks of GPTConfig: five numbers with defaults, set by keyword."""
+
+from __future__ import annotations
+
+from autograder.checks.evidence import table
+from autograder.checks.exam import Exam
+from autograder.checks.registry import Outcome, check, failed, passed
+from autograder.track import Part
+from autograder.verdict import Verdict
+
+
+@check("config.defaults")
+def config_has_the_defaults(exam: Exam, part: Part) -> Outcome:
+    """GPTConfig() has the five fields with their defaults."""
+    name, wanted = part.class_name, exam.track.config
+    facts = exam.student.facts.get(name, {})
+    if facts.get("empty"):
+        return Outcome(Verdict.NOT_ATTEMPTED, f"{name} has no fields yet.", f"Write the fields: {_fields(wanted)}.")
+    fields, fault = exam.student.build_config({})
+    if fault is not None:
+        return Outcome(
+            fault.verdict,
+            f"{name}() cannot be built without arguments: {fault.message}",
+            "Give every field a default, so that GPTConfig() works.",
+            fault.evidence,
+            usable=True,
+        )
+    rows = [[field, value, _shown(fields.get(field))] for field, value in wanted.items()]
+    exhibit = table("Defaults", ["field", "expected", "yours"], rows)
+    missing = [field for field in wanted if field not in fields]
+    if missing:
+        wants = ", ".join(f"{field}: int = {wanted[field]}" for field in missing)
+        return failed(
+            f"{name} lacks {', '.join(missing)}.",
+            f"Add {wants} (with its type: a dataclass ignores the rest).",
+            [exhibit],
+            usable=True,
+        )
+    wrong = [f for f, value in wanted.items() if not _equal(fields[f], value)]
+    if wrong:
+        first = wrong[0]
+        return failed(
+            f"{name}().{first} is {_shown(fields[first])}, not {wanted[first]}.",
+            "Compare the defaults with the contract in the stub.",
+            [exhibit],
+            usable=True,
+        )
+    return passed()
+
+
+@check("config.keywords")
+def config_takes_keywords(exam: Exam, part: Part) -> Outcome:
+    """Each field can be set by keyword, alone and with the others."""
+    name = part.class_name
+    if exam.student.facts.get(name, {}).get("empty"):
+        return Outcome(Verdict.NOT_ATTEMPTED, f"{name} has no fields yet.")
+    sizes = exam.draws.sizes("config").config
+    trials = [sizes] + [{field: value} for field, value in sizes.items() if field not in ("n_head", "n_embd")]
+    trials.append({"n_head": sizes["n_head"], "n_embd": sizes["n_embd"]})
+    before, _ = exam.student.build_config({})
+    for values in trials:
+        fields, fault = exam.student.build_config(values)
+        call = f"{name}({', '.join(f'{k}={v}' for k, v in values.items())})"
+        if fault is not None:
+            return Outcome(
+                fault.verdict,
+                f"{call} is refused: {fault.message}",
+                "Put @dataclass above the class, and a type after each field's name: both are needed for keyword arguments.",
+                fault.evidence,
+                usable=True,
+            )
+        for field, value in values.items():
+            if not _equal(fields.get(field, {}), value):
+                return failed(
+                    f"{call}.{field} is {_shown(fields.get(field))}, not {value}.", "Keep what was given.", usable=True
+                )
+        rest = [f for f in fields if f not in values and f in before and fields[f] != before[f]]
+        if rest:
+            return failed(
+                f"{call} changes {rest[0]} to {_shown(fields[rest[0]])}.", "Each field stands alone.", usable=True
+            )
+    after, _ = exam.student.build_config({})
+    if after != before:
+        return failed(
+            f"After building other configurations {name}() has other defaults.",
+            "Do not share state between instances.",
+            usable=True,
+        )
+    return passed()
+
+
+@check("config.types")
+def config_fields_are_integers(exam: Exam, part: Part) -> Outcome:
+    """The five fields are integers."""
+    name = part.class_name
+    if exam.student.facts.get(name, {}).get("empty"):
+        return Outcome(Verdict.NOT_ATTEMPTED, f"{name} has no fields yet.")
+    fields, fault = exam.student.build_config(exam.track.config)
+    defaults, default_fault = exam.student.build_config({})
+    for found in (defaults if default_fault is None else {}, fields if fault is None else {}):
+        for field in exam.track.config:
+            kind = found.get(field, {}).get("type", "int")
+            if kind != "int":
+                return failed(
+                    f"{name}().{field} is of type {kind}, not int: {_shown(found[field])}.",
+                    f"Write {field} as a plain number.",
+                    usable=True,
+                )
+    if fault is not None and default_fault is not None:
+        return Outcome(fault.verdict, fault.message, "", fault.evidence, usable=True)
+    return passed()
+
+
+def _equal(field: dict[str, object], value: int) -> bool:
+    """Whether a field holds this number, be it as a float or as text: its type costs points in one check only."""
+    held = field.get("value")
+    return held == value or held == str(value)
+
+
+def _shown(field: dict[str, object] | None) -> str:
+    if field is None:
+        return "missing"
+    return f"{field['value']!r}" if field.get("value") is not None else str(field.get("type"))
+
+
+def _fields(wanted: dict[str, int]) -> str:
+    return ", ".join(f"{name}: int = {value}" for name, value in wanted.items())

@@ -1,0 +1,271 @@
+"""One exam: a student's class under hidden weights and inputs, next to what a right one answers.
+
+A part that uses others (Block, GPT) is judged on its own wiring: its sub-parts are stand-ins that both sides know. Where
+stand-ins do not take (the class is reached in a way that we cannot replace), the student's own sub-parts are asked for
+their answers and the reference is wired around them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from autograder.checks.evidence import compare
+from autograder.checks.names import Names, candidates, exact
+from autograder.checks.registry import Outcome, Stopped
+from autograder.checks.student import Answer, Model, Student
+from autograder.oracle.cases import Config, Draws, Sizes, own_and_standin_shapes, places
+from autograder.oracle.reference import Expected, Reference
+from autograder.track import Part, Shape
+
+
+TABLE, HEAD = "transformer.wte.weight", "lm_head.weight"
+
+
+@dataclass(frozen=True)
+class Approach:
+    """How a part is examined: found once, used by all its checks."""
+
+    stand_ins: bool
+    interface: str  # "config", or "keywords" / "positional" when the constructor takes plain numbers
+    renamed: bool
+
+
+@dataclass
+class Specimen:
+    """A student's model with hidden weights in it, and what is needed to ask the oracle about the same case."""
+
+    part: Part
+    sizes: Sizes
+    model: Model
+    names: Names
+    shapes: dict[str, Shape]
+    weights: dict[str, Tensor]  # under the contract's names; a tensor that the student lacks is left out
+    stand_ins: bool
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """A mistake that has a name."""
+
+    sentence: str
+    look_at: str
+
+
+class Exam:
+    """Everything that a check may use."""
+
+    def __init__(self, student: Student, reference: Reference, draws: Draws) -> None:
+        self.student, self.reference, self.draws = student, reference, draws
+        self.track = student.track
+        self._approaches: dict[str, Approach] = {}
+        self.warnings: list[str] = []  # what costs nothing, but should be told
+        self.found_names: dict[str, tuple[Model, Names]] = {}
+
+    # -- building -----------------------------------------------------------------------------------------------------
+
+    def approach(self, part: Part) -> Approach:
+        """Find out how `part` can be examined; raises Stopped when it cannot be built at all."""
+        if part.name not in self._approaches:
+            self._approaches[part.name] = self._find_approach(part)
+        return self._approaches[part.name]
+
+    def build(self, part: Part, sizes: Sizes, *, dtype: str = "float32") -> Model:
+        """Build a student's model in the way that was found for the part."""
+        how = self.approach(part)
+        return self.student.build(
+            part, sizes.config, stand_ins=how.stand_ins, interface=how.interface, dtype=dtype
+        )
+
+    def specimen(
+        self, part: Part, sizes: Sizes, purpose: str, *, scale: float = 1.0, dtype: str = "float32"
+    ) -> Specimen:
+        """Build a model and put hidden weights in it."""
+        model = self.build(part, sizes, dtype=dtype)
+        return self._fill(part, sizes, model, purpose, scale)
+
+    def refill(self, specimen: Specimen, weights: Mapping[str, Tensor]) -> Specimen:
+        """Put other weights (contract names) into a specimen's model."""
+        kept = {name: value for name, value in weights.items() if name in specimen.names.covered}
+        self.student.load_weights(
+            specimen.model, specimen.names.to_student(kept) | self._neutral(specimen.model, specimen.names)
+        )
+        return replace(specimen, weights=kept)
+
+    def shapes(self, part: Part, config: Config, stand_ins: bool = True) -> dict[str, Shape]:
+        """Return the contract's tensors of a model as it is examined."""
+        return own_and_standin_shapes(part, self.track, config) if stand_ins else part.shapes(config)
+
+    def inputs(self, part: Part, sizes: Sizes, purpose: str, scale: float = 1.0) -> dict[str, Tensor]:
+        """Draw what goes into the forward of `part`: x (B, T, C), or idx (B, T) for the whole model."""
+        if part is self.track.parts[-1]:
+            return {"idx": self.draws.tokens(f"idx {purpose}", (sizes.batch, sizes.length), sizes.config["vocab_size"])}
+        return {"x": self.draws.normal(f"x {purpose}", (sizes.batch, sizes.length, sizes.config["n_embd"]), scale)}
+
+    # -- asking both sides ----------------------------------------------------------------------------------------------
+
+    def ask(self, specimen: Specimen, inputs: Mapping[str, Tensor], **how: Any) -> Answer:
+        """Call the student's model; gradients come back under the contract's names (inputs as `input.x`)."""
+        answer = self.student.call(specimen.part, specimen.model, inputs, **how)
+        if answer.gradients:
+            mine = {name: value for name, value in answer.gradients.items() if name.startswith("input.")}
+            answer.gradients = mine | specimen.names.to_contract(answer.gradients, specimen.shapes)
+        return answer
+
+    def expect(
+        self, specimen: Specimen, inputs: Mapping[str, Tensor], *, cotangent: Tensor | None = None, loss: bool = False
+    ) -> Expected:
+        """Ask the reference about the same case."""
+        part, config = specimen.part, specimen.sizes.config
+        own: dict[str, Callable[[Tensor], Tensor]] = {}
+        if not specimen.stand_ins:
+            own = {place: self._remote(specimen, place) for path in part.uses for place in places(path, config)}
+        return self.reference.evaluate(
+            part, config, specimen.weights, inputs, cotangent=cotangent, loss=loss, replace=own
+        )
+
+    def tied_names(self, part: Part, model: Model, sizes: Sizes) -> tuple[str, str] | None:
+        """Return the student's names of the token table and of the head, or None when there is no such pair."""
+        shapes = self.shapes(part, sizes.config, self.approach(part).stand_ins)
+        if not self.approach(part).renamed:
+            return (TABLE, HEAD) if model.find(TABLE) or model.find(HEAD) else None
+        shape = shapes[HEAD]
+        found = [p.name for p in model.parameters if p.shape == shape]
+        return (found[0], found[-1]) if found else None
+
+    def diagnose(self, specimen: Specimen, inputs: Mapping[str, Tensor], output: Tensor) -> Diagnosis | None:
+        """Name the known mistake that gives exactly this output, if there is one."""
+        return None
+
+    # -- how to examine -------------------------------------------------------------------------------------------------
+
+    def _find_approach(self, part: Part) -> Approach:
+        sizes = self.draws.sizes(f"approach {part.name}", n_head=3, head_dim=10, length=7, n_layer=2)
+        problem: Outcome | None = None
+        usable: list[Approach] = []
+        for interface in ("config", "keywords", "positional"):
+            for stand_ins in (True, False) if part.uses else (True,):
+                model = self.student.try_build(part, sizes.config, stand_ins=stand_ins, interface=interface)
+                if isinstance(model, Outcome):
+                    problem = problem or model
+                    continue
+                if part.uses and stand_ins and model.stand_ins == 0:
+                    continue
+                found = self._try(part, sizes, model, stand_ins, interface)
+                if found is not None:
+                    return found
+                usable.append(Approach(stand_ins, interface, False))
+            if usable:
+                return usable[0]
+            if interface == "config" and not self._other_interface(part, sizes):
+                break
+        assert problem is not None
+        raise Stopped(problem)
+
+    def _other_interface(self, part: Part, sizes: Sizes) -> bool:
+        """Whether the constructor asks for plain numbers (n_embd, n_head) instead of a config."""
+        signature = self.student.signature(part, sizes.config)
+        return signature is not None and len(signature["all"]) > 0
+
+    def _try(self, part: Part, sizes: Sizes, model: Model, stand_ins: bool, interface: str) -> Approach | None:
+        """Return the approach when the numbers agree with the reference, under the contract's names or under others."""
+        shapes = self.shapes(part, sizes.config, stand_ins)
+        plain = exact(model, shapes)
+        if plain.covered and self._agrees(part, sizes, model, plain, stand_ins):
+            return Approach(stand_ins, interface, renamed=False)
+        if plain.identical:
+            return None
+        names = self._agreeing(part, sizes, model, stand_ins)
+        if names is None:
+            return None
+        self.found_names[part.name] = (model, names)
+        return Approach(stand_ins, interface, renamed=True)
+
+    def _agreeing(self, part: Part, sizes: Sizes, model: Model, stand_ins: bool) -> Names | None:
+        """Return the first correspondence of other names under which the model's numbers are right."""
+        shapes = self.shapes(part, sizes.config, stand_ins)
+        return next(
+            (names for names in candidates(model, shapes) if self._agrees(part, sizes, model, names, stand_ins)), None
+        )
+
+    def _agrees(self, part: Part, sizes: Sizes, model: Model, names: Names, stand_ins: bool) -> bool:
+        inputs = self.inputs(part, sizes, f"approach {part.name}")
+        specimen = self._loaded(part, sizes, model, names, stand_ins, f"approach {part.name}", 1.0)
+        try:
+            answer = self.student.call(part, model, inputs)
+            expected = self.expect(specimen, inputs)
+        except (
+            Stopped,
+            RuntimeError,
+        ):  # RuntimeError: the reference cannot be wired around sub-parts that change shapes
+            return False
+        output = answer.outputs[0] if answer.outputs else None
+        target = expected.outputs[0]
+        same = isinstance(output, Tensor) and target is not None and output.shape == target.shape
+        return same and compare(output, target).ok  # type: ignore[arg-type]
+
+    def _fill(self, part: Part, sizes: Sizes, model: Model, purpose: str, scale: float) -> Specimen:
+        how = self.approach(part)
+        names = exact(model, self.shapes(part, sizes.config, how.stand_ins))
+        if how.renamed:
+            names = self._agreeing(part, Sizes(sizes.config, 2, min(5, sizes.length)), model, how.stand_ins) or names
+        return self._loaded(part, sizes, model, names, how.stand_ins, purpose, scale)
+
+    def _loaded(
+        self, part: Part, sizes: Sizes, model: Model, names: Names, stand_ins: bool, purpose: str, scale: float
+    ) -> Specimen:
+        shapes = self.shapes(part, sizes.config, stand_ins)
+        drawn = self.draws.weights(purpose, shapes, scale)
+        if HEAD in drawn and TABLE in drawn:
+            drawn[TABLE] = drawn[HEAD]  # tied: one matrix read both ways
+        weights = {
+            name: value for name, value in drawn.items() if name in names.covered or self._tied_elsewhere(name, names)
+        }
+        self.student.load_weights(model, names.to_student(weights) | self._neutral(model, names))
+        return Specimen(part, sizes, model, names, shapes, weights, stand_ins)
+
+    @staticmethod
+    def _tied_elsewhere(name: str, names: Names) -> bool:
+        return name == TABLE and HEAD in names.covered
+
+    def _neutral(self, model: Model, names: Names) -> dict[str, Tensor]:
+        """Zero the extra biases that the contract does not have: they cost their points once, in `parameters`."""
+        known = {take.student for take in names.takes}
+        return {
+            p.name: torch.zeros(p.shape)
+            for p in model.parameters
+            if p.name not in known and p.name.rsplit(".", 1)[-1] == "bias" and len(p.shape) == 1
+        }
+
+    def _remote(self, specimen: Specimen, path: str) -> Callable[[Tensor], Tensor]:
+        """Return the student's own sub-module as a differentiable function on the grader's side."""
+        student = self.student
+
+        class Remote(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx: Any, x: Tensor) -> Tensor:
+                ctx.save_for_backward(x)
+                answer = student.call(specimen.part, specimen.model, {"x": x.detach().float()}, path=path)
+                output = answer.outputs[0] if answer.outputs else None
+                if not isinstance(output, Tensor) or output.shape != x.shape:
+                    raise RuntimeError("a sub-module does not keep the shape (B, T, C)")
+                return output.double()
+
+            @staticmethod
+            def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+                (x,) = ctx.saved_tensors
+                answer = student.call(
+                    specimen.part, specimen.model, {"x": x.detach().float()}, path=path, cotangent=gradients[0].float()
+                )
+                return answer.gradients.get("input.x", torch.zeros_like(x)).double()
+
+        def apply(x: Tensor) -> Tensor:
+            result = Remote.apply(x)  # type: ignore[no-untyped-call]
+            assert isinstance(result, Tensor)
+            return result
+
+        return apply

@@ -1,0 +1,158 @@
+"""Grade a class on this machine: worker threads, each with a warm sandbox of its own, pull submissions from a queue."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from autograder import __version__
+from autograder.track import Track
+from autograder.verdict import CheckResult, PartResult, Report, Verdict
+
+if TYPE_CHECKING:
+    from autograder.sandbox import Limits, Nursery
+
+Entry = tuple[str, Path]  # student id, path of the submission
+OnResult = Callable[[Report, int, int], None]  # the report, how many are done, how many there are
+
+#: How long a worker may take, in seconds, to notice that it should stop before its sandbox is closed over its head.
+_GRACE = 1.0
+#: How often, in seconds, a waiting main thread looks up, so that Ctrl-C arrives on Windows too.
+_PATIENCE = 0.5
+
+
+def usable_cores() -> int:
+    """Return how many cores this process may use: a container or `taskset` may leave fewer than there are."""
+    if hasattr(os, "sched_getaffinity"):
+        return max(1, len(os.sched_getaffinity(0)))
+    return os.cpu_count() or 1
+
+
+def grade_class(
+    entries: Sequence[Entry],
+    track: Track,
+    *,
+    seed: int,
+    limits: Limits,
+    jobs: int | None = None,
+    on_result: OnResult | None = None,
+) -> list[Report]:
+    """Grade each entry and return the reports in the order of `entries`, whatever the number of jobs.
+
+    `on_result` is called in the calling thread as soon as a submission is done, in the order in which they finish.
+    What goes wrong with one submission becomes that submission's `ungradable` report. On KeyboardInterrupt (and when
+    `on_result` raises) the workers are stopped and the exception goes on: what `on_result` got is what is done.
+    """
+    batch = _Batch(entries, track, seed, limits)
+    threads = [
+        threading.Thread(target=batch.work, name=f"grader-{number}", daemon=True)
+        for number in range(min(jobs or usable_cores(), len(entries)))
+    ]
+    reports: dict[int, Report] = {}
+    try:
+        for thread in threads:
+            thread.start()
+        while len(reports) < len(entries):
+            with contextlib.suppress(queue.Empty):
+                index, report = batch.done.get(timeout=_PATIENCE)
+                reports[index] = report
+                if on_result is not None:
+                    on_result(report, len(reports), len(entries))
+    finally:
+        batch.stop(threads)
+    return [reports[index] for index in range(len(entries))]
+
+
+def failure_report(student: str, track: Track, seed: int, reason: str) -> Report:
+    """Return the report of a submission that we failed to grade: `ungradable`, every check listed with the reason."""
+    verdict = Verdict.UNGRADABLE
+    parts = {
+        part.name: PartResult(
+            name=part.name,
+            title=part.class_name,
+            verdict=verdict,
+            score=0.0,
+            max_score=part.max_score,
+            checks=tuple(
+                CheckResult(check, part.name, check.partition(".")[2].replace("_", " "), verdict, 0.0, worth, reason)
+                for check, worth in part.points.items()
+            ),
+        )
+        for part in track.parts
+    }
+    return Report(
+        student=student,
+        track=track.name,
+        kit_version=__version__,
+        seed=seed,
+        isolation={},
+        verdict=verdict,
+        score=0.0,
+        max_score=track.max_score,
+        parts=parts,
+        error=reason,
+    )
+
+
+class _Batch:
+    """What the workers of one call share."""
+
+    def __init__(self, entries: Sequence[Entry], track: Track, seed: int, limits: Limits) -> None:
+        self.track, self.seed, self.limits = track, seed, limits
+        self.todo: queue.SimpleQueue[tuple[int, Entry]] = queue.SimpleQueue()
+        self.done: queue.SimpleQueue[tuple[int, Report]] = queue.SimpleQueue()
+        self.halt = threading.Event()
+        self.nurseries: list[Nursery] = []
+        for item in enumerate(entries):
+            self.todo.put(item)
+
+    def work(self) -> None:
+        """Grade what is in the queue until it is empty, in a sandbox that is made anew after a failure of ours."""
+        with contextlib.ExitStack() as open_sandbox:
+            nursery: Nursery | None = None
+            while not self.halt.is_set():
+                try:
+                    index, (student, path) = self.todo.get_nowait()
+                except queue.Empty:
+                    return
+                try:
+                    nursery = nursery or self._sandbox(open_sandbox)
+                    report = self._grade(student, path, nursery)
+                except Exception as error:  # anything: one submission must never stop the others
+                    reason = f"The grader failed on this submission ({type(error).__name__}: {error})."
+                    report = failure_report(student, self.track, self.seed, reason)
+                    nursery = None
+                    with contextlib.suppress(Exception):  # it failed already; its way out may fail too
+                        open_sandbox.close()
+                self.done.put((index, report))
+
+    def stop(self, threads: Sequence[threading.Thread]) -> None:
+        """End the workers. One in the middle of a submission loses its sandbox, and that result is not used."""
+        self.halt.set()
+        for thread in threads:
+            if thread.ident is not None:
+                thread.join(_GRACE)
+        if any(thread.is_alive() for thread in threads):
+            for nursery in self.nurseries:
+                with contextlib.suppress(Exception):  # it may be closed, or closing, in its own thread
+                    nursery.__exit__(None, None, None)
+
+    def _sandbox(self, stack: contextlib.ExitStack) -> Nursery:
+        from autograder.sandbox import Nursery  # here, not above: `workshop --help` needs no sandbox
+
+        nursery = stack.enter_context(Nursery(self.limits))
+        self.nurseries.append(nursery)
+        nursery.start()  # returns at once: it imports torch while the next line of ours does the same here
+        return nursery
+
+    def _grade(self, student: str, path: Path, nursery: Nursery) -> Report:
+        from autograder.grading import grade  # imports torch: only now, beside the sandbox that has been started
+        from autograder.submission import read_submission
+
+        submission = read_submission(path, self.track, student)
+        return grade(submission, self.track, nursery, seed=self.seed, limits=self.limits)

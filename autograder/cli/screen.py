@@ -1,0 +1,59 @@
+"""Where the commands write: consoles that never fail on an encoding or a closed pipe, and the exit statuses."""
+
+from __future__ import annotations
+
+import io
+import os
+import secrets
+import sys
+from typing import TextIO
+
+from rich.console import Console
+
+NOT_RIGHT = 1  # something in the submission is not right
+USAGE = 2  # a wrong argument or path
+OUR_FAULT = 3  # something could not be graded for a reason of ours
+INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+
+
+class Screen(Console):
+    """A rich console for text that is not markup, which goes on in silence when the reader has left."""
+
+    def __init__(self, stream: TextIO) -> None:
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a name outside the terminal's encoding must not end the grading
+        super().__init__(file=stream, markup=False, highlight=False, emoji=False)
+
+    @property
+    def animated(self) -> bool:
+        """Tell whether a progress bar can be redrawn in place here."""
+        return self.is_terminal and not self.is_dumb_terminal
+
+    def on_broken_pipe(self) -> None:
+        """Drop the rest of the output (`workshop grade ... | head`): the files are still to be written."""
+        self.quiet = True
+        leave_pipe(self.file)
+
+
+def leave_pipe(stream: object) -> None:
+    """Point a stream whose reader has left to nowhere, so that its last flush at exit fails no more."""
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())  # type: ignore[attr-defined]
+        os.close(nowhere)
+    except (OSError, AttributeError, ValueError):  # not a real file: nothing is flushed at exit
+        pass
+
+
+def write_plain(text: str) -> None:
+    """Write text meant for programs to stdout, as it is."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        leave_pipe(sys.stdout)
+
+
+def fresh_seed() -> int:
+    """Return a seed that nobody can foresee: 31 bits, so that it is easily typed again."""
+    return secrets.randbits(31)

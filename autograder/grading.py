@@ -1,0 +1,297 @@
+"""One submission -> one Report. The whole story of a grade reads here, from the files to the points."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import autograder
+from autograder.checks import CHECKS, Outcome, Stopped
+from autograder.checks.assembled import assembled
+from autograder.checks.exam import Exam
+from autograder.checks.student import Student
+from autograder.oracle.cases import Draws
+from autograder.oracle.reference import Reference
+from autograder.probe.client import ProbeFailure
+from autograder.sandbox import Limits, Nursery
+from autograder.submission import Submission, write_tree
+from autograder.track import Part, Track
+from autograder.verdict import CheckResult, PartResult, Report, Verdict, combine
+
+#: More printed text than this is told to the student: it slows every run, and hides what matters.
+LOUD_BYTES = 1_000_000
+#: After one of these the other checks of the part would only wait for the same thing again.
+FATAL = (Verdict.TIMED_OUT, Verdict.OUT_OF_MEMORY, Verdict.FORBIDDEN)
+
+
+def grade(
+    submission: Submission,
+    track: Track,
+    nursery: Nursery,
+    *,
+    seed: int,
+    limits: Limits | None = None,
+    parts: Sequence[str] | None = None,
+) -> Report:
+    """Grade `submission`; never raises for what a student did. With `parts`, only those are checked and counted.
+
+    The seed fixes every hidden number: the same submission, kit version and seed give the same report.
+    """
+    chosen = [part for part in track.parts if parts is None or part.name in parts]
+    if submission.verdict is not None:
+        outcome = Outcome(submission.verdict, submission.problem)
+        return _report(submission, track, nursery, seed, [_whole_part(part, outcome) for part in chosen], [], {}, {})
+    with tempfile.TemporaryDirectory(prefix="workshop-") as folder:
+        tree = Path(folder).resolve() / "submission"
+        tree.mkdir()
+        write_tree(submission, tree)
+        student = Student(submission, track, nursery, limits or Limits(), tree)
+        try:
+            return _grade_loaded(submission, track, nursery, seed, chosen, student)
+        finally:
+            student.close()
+
+
+def _grade_loaded(
+    submission: Submission, track: Track, nursery: Nursery, seed: int, chosen: Sequence[Part], student: Student
+) -> Report:
+    exam = Exam(student, Reference(track), Draws(seed))
+    try:
+        student.load()
+    except ProbeFailure as failure:
+        outcome = _explained(submission, Outcome(failure.verdict, _at_import(failure)))
+        return _report(submission, track, nursery, seed, [_whole_part(part, outcome) for part in chosen], [], {}, {})
+    try:
+        results = [_grade_part(exam, part, submission) for part in chosen]
+        whole = assembled(exam, results) if len(chosen) == len(track.parts) else {}
+    except ProbeFailure as failure:  # only our own failures come this far
+        outcome = Outcome(Verdict.UNGRADABLE, failure.message)
+        return _report(submission, track, nursery, seed, [_whole_part(part, outcome) for part in chosen], [], {}, {})
+    student.close()
+    results = [_taint(part, result, student) for part, result in zip(chosen, results, strict=True)]
+    warnings = [*student.tampering, *student.notices, *exam.warnings]
+    if student.output_bytes > LOUD_BYTES:
+        warnings.append(f"It prints an enormous amount ({student.output_bytes / 1e6:.0f} MB) while it is graded.")
+    modules = {name: str(facts.get("file", "")) for name, facts in student.facts.items() if facts.get("found")}
+    return _report(submission, track, nursery, seed, results, warnings, whole, modules)
+
+
+def _grade_part(exam: Exam, part: Part, submission: Submission) -> PartResult:
+    outcome = _cannot_start(exam, part, submission)
+    if outcome is not None:
+        return _whole_part(part, outcome)
+    done: dict[str, Outcome] = {}
+    for check_id in part.points:
+        done[check_id] = _run_check(exam, part, check_id, done)
+    return _part_result(part, done)
+
+
+def _run_check(exam: Exam, part: Part, check_id: str, done: dict[str, Outcome]) -> Outcome:
+    check = CHECKS[check_id]
+    for need in check.needs:
+        before = done.get(need)
+        if before is not None and before.verdict is not Verdict.PASSED and not before.usable:
+            return Outcome(Verdict.BLOCKED, f'Not run: it needs "{CHECKS[need].title}".')
+    fatal = next((o for o in done.values() if o.verdict in FATAL), None)
+    if fatal is not None:
+        return Outcome(Verdict.BLOCKED, f"Not run: {fatal.message}")
+    try:
+        exam.student.ensure_alive()
+        return check.run(exam, part)
+    except Stopped as stopped:
+        return stopped.outcome
+    except ProbeFailure as failure:
+        if failure.verdict is Verdict.UNGRADABLE:
+            raise
+        return Outcome(failure.verdict, f"{part.class_name}: {failure.message}", _fatal_advice(failure.verdict))
+
+
+def _cannot_start(exam: Exam, part: Part, submission: Submission) -> Outcome | None:
+    """Return why no check of `part` can run: its file is missing, does not load, or lacks the class."""
+    try:
+        exam.student.ensure_alive()
+    except ProbeFailure as failure:
+        if failure.verdict is Verdict.UNGRADABLE:
+            raise
+        return Outcome(failure.verdict, _at_import(failure))
+    facts = exam.student.facts.get(part.class_name)
+    if facts is None:
+        return Outcome(
+            Verdict.NOT_ATTEMPTED,
+            f"There is no {part.file} in the submission.",
+            f"Hand in {part.file} (or one {exam.track.single_file}).",
+        )
+    if facts.get("error"):
+        outcome = exam.student.fault(None, facts["error"])
+        return _explained(submission, _import_outcome(outcome, str(facts["file"])), str(facts["file"]))
+    if facts.get("found"):
+        return None
+    message = (
+        submission.explanations.get(str(facts["file"])) or f"There is no class {part.class_name} in {facts['file']}."
+    )
+    nothing = not any(f.get("found") for f in exam.student.facts.values())
+    return Outcome(
+        Verdict.NOT_ATTEMPTED if nothing else Verdict.FAILED,
+        message,
+        f"Define class {part.class_name} there, spelled like this.",
+    )
+
+
+def _import_outcome(outcome: Outcome, file: str) -> Outcome:
+    message = outcome.message.replace("import raises", f"{file} does not load: it raises", 1)
+    if outcome.verdict is Verdict.NOT_ATTEMPTED:
+        return Outcome(
+            Verdict.CRASHED,
+            f"{file} raises NotImplementedError when it is imported.",
+            "Only the bodies of methods may be left open.",
+            outcome.evidence,
+        )
+    return Outcome(outcome.verdict, message, _import_advice(outcome.message), outcome.evidence)
+
+
+def _import_advice(message: str) -> str:
+    """Return what to do about the errors that keep a file from loading."""
+    if "EOFError" in message:
+        return "Remove input(): nobody sits at the keyboard when the file is graded."
+    if "SystemExit" in message:
+        return "Remove sys.exit() and exit(), or put them under if __name__ == '__main__':."
+    if "partially initialized module" in message or "circular import" in message:
+        return "Two files import each other, or a file imports itself: put the shared code in one of them."
+    if "ModuleNotFoundError" in message:
+        return "Check the spelling; only torch, numpy and the standard library are here (hand in your own helper files too)."
+    if "FileNotFoundError" in message:
+        return "Reading data belongs in the training script, not at the top of the file."
+    if "SyntaxError" in message or "IndentationError" in message or "TabError" in message:
+        return "Python cannot read the file: look at that line and the one before."
+    return "Run `python -c 'import ...'` on the file and read the last lines."
+
+
+def _at_import(failure: ProbeFailure) -> str:
+    return f"When it is imported: {failure.message}"
+
+
+def _fatal_advice(verdict: Verdict) -> str:
+    return {
+        Verdict.TIMED_OUT: "Look for a loop that never ends.",
+        Verdict.OUT_OF_MEMORY: "Look for a tensor or a list that grows without end.",
+        Verdict.CRASHED: "The process itself died: leave os._exit, signals and ctypes alone.",
+    }.get(verdict, "")
+
+
+def _explained(submission: Submission, outcome: Outcome, file: str | None = None) -> Outcome:
+    """Put the plain explanation of a file that cannot load in front of Python's own words."""
+    sentences = [submission.explanations[file]] if file in submission.explanations else []
+    if file is None:
+        sentences = list(submission.explanations.values())[:1]
+    if not sentences:
+        return outcome
+    return Outcome(outcome.verdict, f"{sentences[0]} ({outcome.message})", outcome.look_at, outcome.evidence)
+
+
+def _whole_part(part: Part, outcome: Outcome) -> PartResult:
+    """Give a part's first check this outcome and block the rest: nothing could be run."""
+    ids = list(part.points)
+    done = {ids[0]: outcome} | {
+        check_id: Outcome(Verdict.BLOCKED, f"Not run: {outcome.message}") for check_id in ids[1:]
+    }
+    return _part_result(part, done)
+
+
+def _part_result(part: Part, done: dict[str, Outcome]) -> PartResult:
+    results = []
+    for check_id, points in part.points.items():
+        outcome = done[check_id]
+        earned = points if outcome.verdict is Verdict.PASSED else 0.0
+        results.append(
+            CheckResult(
+                check_id,
+                part.name,
+                CHECKS[check_id].title,
+                outcome.verdict,
+                earned,
+                points,
+                outcome.message,
+                outcome.look_at,
+                outcome.evidence,
+            )
+        )
+    verdict = combine(result.verdict for result in results)
+    score = round(sum(result.points for result in results), 4)
+    return PartResult(part.name, part.class_name, verdict, score, part.max_score, _diagnosis(done), tuple(results))
+
+
+def _diagnosis(done: dict[str, Outcome]) -> str:
+    """Return the one sentence for the part: the first thing that is wrong, what blocks others before what does not."""
+    wrong = [o for o in done.values() if o.verdict not in (Verdict.PASSED, Verdict.BLOCKED)]
+    if not wrong:
+        return ""
+    worst = combine(outcome.verdict for outcome in wrong)
+    if worst is Verdict.FORBIDDEN:
+        return next(o.message for o in wrong if o.verdict is worst)
+    telling = sorted(wrong, key=lambda outcome: outcome.usable)
+    differ = [o for o in wrong if o.message.startswith(("Names differ", "Interface differs"))]
+    if differ and len(differ) == len(wrong):
+        return differ[0].message.rstrip(".") + "; the maths is right."
+    return telling[0].message
+
+
+def _taint(part: Part, result: PartResult, student: Student) -> PartResult:
+    """Void a part whose evidence went through torch after the submission tampered with the grader.
+
+    GPTConfig is five plain numbers, which no patched tensor can fake; it keeps its points.
+    """
+    if not student.tampering or not part.parameters:
+        return result
+    outcome = Outcome(Verdict.FORBIDDEN, student.tampering[0], "Hand in the classes alone.")
+    voided = [
+        CheckResult(
+            c.id,
+            c.part,
+            c.title,
+            Verdict.FORBIDDEN if i == 0 else Verdict.BLOCKED,
+            0.0,
+            c.max_points,
+            outcome.message,
+            outcome.look_at,
+        )
+        for i, c in enumerate(result.checks)
+    ]
+    return PartResult(
+        part.name, part.class_name, Verdict.FORBIDDEN, 0.0, part.max_score, outcome.message, tuple(voided)
+    )
+
+
+def _report(
+    submission: Submission,
+    track: Track,
+    nursery: Nursery,
+    seed: int,
+    results: Sequence[PartResult],
+    warnings: Sequence[str],
+    whole: dict[str, object],
+    modules: dict[str, str],
+) -> Report:
+    verdict = combine(result.verdict for result in results)
+    ran = sum(check.verdict is not Verdict.BLOCKED for result in results for check in result.checks)
+    return Report(
+        student=submission.student,
+        track=track.name,
+        kit_version=autograder.__version__,
+        seed=seed,
+        isolation=nursery.isolation.to_json(),
+        verdict=verdict,
+        score=round(sum(result.score for result in results), 4),
+        max_score=sum(result.max_score for result in results),
+        parts={result.name: result for result in results},
+        warnings=tuple(_unique([*submission.warnings, *warnings])),
+        files=dict(submission.files),
+        assembled=whole,
+        modules=modules,
+        checks_run=ran,
+        error=results[0].diagnosis if verdict is Verdict.UNGRADABLE else submission.problem,
+    )
+
+
+def _unique(sentences: Sequence[str]) -> Iterator[str]:
+    yield from dict.fromkeys(sentences)

@@ -1,0 +1,169 @@
+"""The live reference: our own solutions, evaluated in float64 under the weights and inputs of a case.
+
+Never imported by a process that runs student code. Expected values are computed on the grader's own copies, before a
+student's code sees the inputs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+import torch
+from torch import Tensor, nn
+
+import autograder
+from autograder.oracle.cases import Config, places
+from autograder.probe.standins import standin_class
+from autograder.track import Part, Track
+
+#: Loading swaps entries of sys.modules for a moment; two graders in one process must not do it at once.
+_LOADING = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a right model answers: float64 outputs and gradients (`input.x` and the contract's tensor names)."""
+
+    outputs: tuple[Tensor | None, ...]
+    gradients: dict[str, Tensor] = field(default_factory=dict)
+
+
+class SolutionsNotFound(Exception):
+    """The reference solutions are not on this machine (a student kit holds none)."""
+
+
+def find_solutions() -> Path:
+    """Return the folder of the reference: $WORKSHOP_SOLUTIONS, the checkout's, or the one packed with the kit."""
+    package = Path(autograder.__file__).parent
+    candidates = [package.parent / "solutions", package / "_solutions"]
+    if os.environ.get("WORKSHOP_SOLUTIONS"):
+        candidates.insert(0, Path(os.environ["WORKSHOP_SOLUTIONS"]))
+    for folder in candidates:
+        if (folder / "gpt.py").is_file():
+            return folder
+    raise SolutionsNotFound(
+        "the reference solutions were not found: run from the course's checkout, or set WORKSHOP_SOLUTIONS"
+    )
+
+
+class Reference:
+    """Evaluates the solutions of one track."""
+
+    def __init__(self, track: Track, folder: Path | None = None) -> None:
+        self.track = track
+        self._folder = folder or find_solutions()
+        self._real = self._load()
+        self._wiring = self._load()
+        for part in track.parts:
+            for used in part.uses.values():
+                class_name = track.part(used).class_name
+                setattr(self._wiring[part.name], class_name, standin_class(used, class_name))
+
+    def build(self, part: Part, config: Config, *, stand_ins: bool) -> nn.Module:
+        """Build the reference of `part` in float64, with its real sub-parts or with stand-ins."""
+        modules = self._wiring if stand_ins else self._real
+        config_part = next(p for p in self.track.parts if not p.parameters)
+        config_class = getattr(modules[config_part.name], config_part.class_name)
+        model = getattr(modules[part.name], part.class_name)(config_class(**config))
+        assert isinstance(model, nn.Module)
+        return model.double()
+
+    def evaluate(
+        self,
+        part: Part,
+        config: Config,
+        weights: Mapping[str, Tensor],
+        inputs: Mapping[str, Tensor],
+        *,
+        stand_ins: bool = True,
+        cotangent: Tensor | None = None,
+        loss: bool = False,
+        replace: Mapping[str, Callable[[Tensor], Tensor]] | None = None,
+        transform: Callable[[nn.Module], None] | None = None,
+    ) -> Expected:
+        """Return outputs, and with `cotangent` (on the first output) or `loss` also gradients, in float64.
+
+        A tensor of the contract that `weights` lacks counts as zero. `replace` puts functions in place of sub-modules
+        (by the path in `part.uses`); `transform` may alter the built model first (a known mistake, say).
+        """
+        model = self.build(part, config, stand_ins=stand_ins)
+        for path in part.uses:
+            for place in places(path, config):
+                if replace is not None and place in replace:
+                    _put(model, place, _Lambda(replace[place]))
+        with torch.no_grad():
+            for name, parameter in model.named_parameters(remove_duplicate=False):
+                parameter.copy_(weights[name].double() if name in weights else torch.zeros_like(parameter))
+        if transform is not None:
+            transform(model)
+        given = {name: _leaf(value) for name, value in inputs.items()}
+        output = model(*given.values())
+        outputs = tuple(output) if isinstance(output, tuple) else (output,)
+        gradients: dict[str, Tensor] = {}
+        if loss:
+            outputs[1].backward()
+        elif cotangent is not None:
+            outputs[0].backward(cotangent.double())
+        if loss or cotangent is not None:
+            gradients = {f"input.{name}": value.grad for name, value in given.items() if value.grad is not None}
+            for name, parameter in model.named_parameters(remove_duplicate=False):
+                gradients[name] = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        return Expected(tuple(None if o is None else o.detach() for o in outputs), gradients)
+
+    def _load(self) -> dict[str, types.ModuleType]:
+        """Execute the solution files in order, as modules of their own that nobody else can import."""
+        names = [Path(part.file).stem for part in self.track.parts]
+        loaded: dict[str, types.ModuleType] = {}
+        with _LOADING:
+            hidden = {name: sys.modules.pop(name) for name in names if name in sys.modules}
+            try:
+                for part in self.track.parts:
+                    path = self._folder / part.file
+                    module = types.ModuleType(Path(part.file).stem)
+                    module.__file__ = str(path)
+                    sys.modules[module.__name__] = module
+                    exec(compile(path.read_bytes(), str(path), "exec"), vars(module))
+                    loaded[part.name] = module
+            finally:
+                for name in names:
+                    sys.modules.pop(name, None)
+                sys.modules.update(hidden)
+        return loaded
+
+
+class _Lambda(nn.Module):
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self._function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self._function(x)
+
+
+def _put(model: nn.Module, path: str, module: nn.Module) -> None:
+    parent, _, name = path.rpartition(".")
+    setattr(model.get_submodule(parent), name, module)
+
+
+def _leaf(value: Tensor) -> Tensor:
+    """Return the grader's own copy: float64 and differentiable when it is of floating point, else the ids."""
+    return value.detach().double().clone().requires_grad_(True) if value.is_floating_point() else value.clone()
+
+
+def count(shapes: Mapping[str, tuple[int, ...]], tied: tuple[str, ...] = ()) -> int:
+    """Return how many numbers are in `shapes`, leaving out the tensors in `tied`, which are shared with another."""
+    total = 0
+    for name, shape in shapes.items():
+        if name not in tied:
+            size = 1
+            for side in shape:
+                size *= side
+            total += size
+    return total

@@ -1,0 +1,69 @@
+"""Stand-ins: simple layers put in place of a student's sub-classes, so that a Block or a GPT is judged on its own wiring.
+
+They are no reference: nothing here is a part of a transformer. Each is nonlinear, mixes positions where the real layer
+does, and has one weight, so that leaving one out, calling it twice or in the wrong order changes the numbers. The child
+builds them into the student's model; the grader evaluates the same functions on its own side.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+#: Kind of stand-in -> name of its one parameter (C, C). The names are unlike any that a student would choose.
+WEIGHT_NAMES = {"attention": "standin_attention", "mlp": "standin_mlp", "block": "standin_block"}
+
+
+def running_mean(x: Tensor) -> Tensor:
+    """Return the mean over positions 0..t at each position t: (B, T, C) -> (B, T, C)."""
+    counts = torch.arange(1, x.shape[1] + 1, device=x.device, dtype=x.dtype)
+    return torch.cumsum(x, dim=1) / counts[:, None]
+
+
+def apply_standin(kind: str, x: Tensor, weight: Tensor) -> Tensor:
+    """Return what the stand-in `kind` makes of x (B, T, C) with its weight (C, C): (B, T, C)."""
+    if kind == "attention":
+        return torch.tanh(running_mean(x) @ weight)
+    if kind == "mlp":
+        return torch.sin(x @ weight)
+    return x + torch.tanh((x + running_mean(x)) @ weight)
+
+
+def find_width(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+    """Return n_embd from whatever a student's code passes to the constructor: a config, a dict, or plain numbers.
+
+    Raises TypeError when there is no such number.
+    """
+    values = [*args, *kwargs.values()]
+    for value in values:
+        width = value.get("n_embd") if isinstance(value, dict) else getattr(value, "n_embd", None)
+        if isinstance(width, int):
+            return width
+    if isinstance(kwargs.get("n_embd"), int):
+        return int(kwargs["n_embd"])
+    numbers = [value for value in values if isinstance(value, int) and not isinstance(value, bool)]
+    if not numbers:
+        raise TypeError("a stand-in layer was built without a config")
+    return max(numbers)  # Block(n_embd, n_head): the width is the larger
+
+
+class StandIn(nn.Module):
+    """Base of the stand-in layers: one (C, C) weight."""
+
+    kind = ""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__()
+        width = find_width(args, kwargs)
+        weight = torch.empty(width, width).uniform_(-1, 1) / width**0.5
+        self.register_parameter(WEIGHT_NAMES[self.kind], nn.Parameter(weight))
+
+    def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        return apply_standin(self.kind, x, getattr(self, WEIGHT_NAMES[self.kind]))
+
+
+def standin_class(kind: str, name: str) -> type[StandIn]:
+    """Return a fresh stand-in class that goes by the name of the class it replaces."""
+    return type(name, (StandIn,), {"kind": kind, "__module__": "standin"})

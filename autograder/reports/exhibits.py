@@ -1,0 +1,89 @@
+"""Evidence on a terminal: numbers, tables, source lines, and the influence matrix in block characters."""
+
+from __future__ import annotations
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from autograder.reports.matrix import Cell, Matrix, read_matrix
+from autograder.reports.plain import clean, number
+from autograder.verdict import Evidence
+
+#: Two characters a cell and a margin: 32 positions fit in 80 columns.
+_WIDEST = 32
+#: A terminal is no place for page-long tables; the HTML report has them whole.
+_ROWS = 12
+_SHADES = "░▒▓█"
+_ASCII_SHADES = ":+#@"
+
+
+def exhibit(item: Evidence, ascii_only: bool) -> RenderableType:
+    """Return the exhibit as it is printed; its title first."""
+    title = Text(clean(item.title), style="dim")
+    if item.kind == "matrix":
+        return Group(title, matrix_text(read_matrix(item.data), ascii_only))
+    if item.kind == "numbers":
+        return Group(title, _numbers(item))
+    if item.kind == "table":
+        return Group(title, _table(item, ascii_only))
+    if item.kind == "code":
+        where = f"{clean(item.data['file'], limit=80)}, line {number(item.data['line'])}"
+        return Group(Text.assemble(title, (f"  {where}", "dim")), _lines(item.data["text"], "> "))
+    return Group(title, _lines(item.data["text"], "  "))
+
+
+def matrix_text(matrix: Matrix, ascii_only: bool) -> Text:
+    """Return the matrix as text: shades for influence, `!` beside each cell that must be empty and is not."""
+    shades = _ASCII_SHADES if ascii_only else _SHADES
+    out = Text(no_wrap=True)
+    columns = min(matrix.columns, _WIDEST)
+    out.append(
+        "    " + "".join(f"{j % 100:>2}" for j in range(columns)) + f"   {clean(matrix.column_label, limit=40)}\n"
+    )
+    for i, row in enumerate(matrix.cells[:_WIDEST]):
+        out.append(f"{i:>3} ")
+        for cell in row[:_WIDEST]:
+            out.append(_cell(cell, shades), style="bold red" if cell.leak else "")
+        out.append("\n")
+    out.append(
+        f"    rows: {clean(matrix.row_label, limit=40)}; {shades[-1] * 2} strong, {shades[0] * 2} weak influence\n"
+    )
+    if matrix.has_empty_region:
+        leaks = len(matrix.leaks)
+        verdict = f"{leaks} are not, marked !{shades[-1]}" if leaks else "it is"
+        out.append(f"    above the diagonal (dots) it must be empty: {verdict}")
+    return out
+
+
+def _cell(cell: Cell, shades: str) -> str:
+    shade = shades[min(len(shades) - 1, int(cell.strength * len(shades)))] if cell.strength else " "
+    if cell.leak:
+        return "!" + shade
+    return " ." if cell.must_be_empty else shade * 2
+
+
+def _numbers(item: Evidence) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for row in item.data["rows"][:_ROWS]:
+        table.add_row(*[Text(number(cell)) for cell in row])
+    return table
+
+
+def _table(item: Evidence, ascii_only: bool) -> Table:
+    rows = item.data["rows"]
+    table = Table(box=None if ascii_only else box.SIMPLE_HEAD, pad_edge=False)
+    for name in item.data["columns"]:
+        table.add_column(Text(clean(name, limit=60)), overflow="fold")
+    for row in rows[:_ROWS]:
+        table.add_row(*[Text(number(cell)) for cell in row])
+    if len(rows) > _ROWS:
+        table.add_row(Text(f"and {len(rows) - _ROWS} more rows"))
+    return table
+
+
+def _lines(text: object, prefix: str) -> Text:
+    lines = clean(text, multiline=True).rstrip().split("\n")
+    shown = lines[:_ROWS] + ([f"... {len(lines) - _ROWS} more lines"] if len(lines) > _ROWS else [])
+    return Text("\n".join(prefix + line for line in shown))

@@ -1,0 +1,241 @@
+"""Reports on a terminal: one student's in full, a class as a table. Reads well without colour and at 80 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
+
+from autograder.reports.exhibits import exhibit
+from autograder.reports.marks import MARKS, isolation_sentence, worth_showing
+from autograder.reports.plain import clean, points
+from autograder.reports.summary import diagnoses, figures, first_to_do
+from autograder.reports.tables import in_order, part_names
+from autograder.verdict import CheckResult, PartResult, Report, Verdict
+
+#: Names are cut in tables, so that a row stays a row: never below the first, never above the second.
+_NAME_WIDTHS = (8, 24)
+
+
+def writes_ascii(console: Console) -> bool:
+    """Tell whether the marks and shades cannot be written in the console's encoding."""
+    try:
+        "✓✗·–█▓▒░".encode(console.encoding)
+    except (UnicodeEncodeError, LookupError):
+        return True
+    return False
+
+
+def student_report(
+    report: Report,
+    console: Console,
+    verbose: bool = False,
+    only: Sequence[str] | None = None,
+    command: str = "workshop check",
+) -> None:
+    """Print one student's report: what was graded, each part with what is wrong in it, the total, what to do next.
+
+    `only` names the parts that were asked for; passed checks are listed with `verbose`, else counted. `command` is
+    what to run again, without the part.
+    """
+    writer = _Writer(ascii=writes_ascii(console), verbose=verbose, command=command)
+    parts = [part for name, part in report.parts.items() if only is None or name in only]
+    console.print(Group(*writer.header(report)))
+    for part in parts:
+        console.print(Group(*writer.part(part)))
+    console.print(Group(*writer.closing(report, parts, whole=only is None)))
+
+
+def class_table(reports: Iterable[Report], console: Console) -> None:
+    """Print the class: a row a student, then the mean, the most common diagnoses, and what we could not grade."""
+    reports = in_order(reports)
+    writer = _Writer(ascii=writes_ascii(console))
+    console.print(writer.table(reports, console.width))
+    numbers = figures(reports)
+    if numbers.mean is not None and numbers.median is not None:
+        of = f"of {points(numbers.max_score)}"
+        console.print(
+            Text(
+                f"{numbers.graded} graded: mean {numbers.mean:.1f}, median {numbers.median:.1f} {of}; "
+                f"{numbers.passed_all} passed all"
+            )
+        )
+    for diagnosis in diagnoses(reports, most=5):
+        if len(diagnosis.students) > 1:
+            console.print(Text(f"{len(diagnosis.students)} x  {diagnosis.part}: {clean(diagnosis.text, limit=200)}"))
+    for report in reports:
+        if report.verdict is Verdict.UNGRADABLE:
+            reason = clean(report.error) or "no reason was given"
+            console.print(Text(f"Not graded, our fault: {clean(report.student, limit=60)}: {reason}", style="yellow"))
+
+
+def result_line(report: Report) -> str:
+    """Return a submission's result in one line, as the progress of a class shows it: `ada: 84 / 100  failed`."""
+    name, word = clean(report.student, limit=60), MARKS[report.verdict].word
+    if report.verdict is Verdict.UNGRADABLE:
+        return f"{name}: {word}"
+    return f"{name}: {points(report.score)} / {points(report.max_score)}  {word}"
+
+
+@dataclass(frozen=True)
+class _Writer:
+    ascii: bool
+    verbose: bool = False
+    command: str = "workshop check"
+
+    def symbol(self, verdict: Verdict) -> Text:
+        mark = MARKS[verdict]
+        return Text(mark.ascii if self.ascii else mark.symbol, style=mark.style)
+
+    def word(self, verdict: Verdict) -> Text:
+        return Text(MARKS[verdict].word, style=MARKS[verdict].style)
+
+    def cell(self, part: PartResult | None) -> Text:
+        if part is None:
+            return Text("-")
+        score = "-" if part.verdict is Verdict.UNGRADABLE else points(part.score)
+        return Text.assemble(score, " ", self.symbol(part.verdict))
+
+    def table(self, reports: Sequence[Report], width: int) -> Table:
+        """The class table; the students' column takes what the others leave, down to a few characters."""
+        names = part_names(reports)
+        rows = []
+        for report in reports:
+            graded = report.verdict is not Verdict.UNGRADABLE
+            score = Text(points(report.score) if graded else "-", style="bold")
+            word = self.word(report.verdict) if graded else Text("not graded", style="yellow")
+            rows.append([score, *[self.cell(report.parts.get(name)) for name in names], word])
+        heads = [Text("score"), *[Text(clean(name, limit=20)) for name in names], Text("result")]
+        widths = [max(cell.cell_len for cell in column) for column in zip(heads, *rows, strict=True)]
+        students = [Text(clean(report.student, limit=60)) for report in reports]
+        longest = max((student.cell_len for student in students), default=0)
+        left = max(_NAME_WIDTHS[0], min(_NAME_WIDTHS[1], longest, width - sum(widths) - 2 * len(widths)))
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold underline")
+        table.add_column("student", overflow="crop" if self.ascii else "ellipsis", no_wrap=True, width=left)
+        for head, size in zip(heads, widths, strict=True):
+            right = head.plain != "result"
+            table.add_column(head, justify="right" if right else "left", no_wrap=True, width=size)
+        for student, row in zip(students, rows, strict=True):
+            table.add_row(student, *row)
+        return table
+
+    def header(self, report: Report) -> list[RenderableType]:
+        lines = [Text.assemble((clean(report.student, limit=200), "bold"), f"  ({clean(report.track)} track)")]
+        if report.files:
+            shown = sorted(report.files)[:8]
+            more = f" and {len(report.files) - len(shown)} more" if len(report.files) > len(shown) else ""
+            lines.append(Text("graded     " + ", ".join(f"{clean(name, limit=80)}" for name in shown) + more))
+        lines.append(Text(f"seed       {report.seed}  (replay with --seed {report.seed})"))
+        if report.isolation:
+            style = "" if report.isolation.get("isolated") else "yellow"
+            lines.append(Text(f"isolation  {clean(isolation_sentence(report.isolation))}", style=style))
+        return [*lines, Text("")]
+
+    def part(self, part: PartResult) -> list[RenderableType]:
+        title = f"{clean(part.title, limit=60):<24}"
+        score = "-" if part.verdict is Verdict.UNGRADABLE else points(part.score)
+        head = Text.assemble(
+            self.symbol(part.verdict),
+            " ",
+            (title, "bold"),
+            f"{score:>5} / {points(part.max_score):<5} ",
+            self.word(part.verdict),
+        )
+        wrong = [check for check in part.checks if worth_showing(check.verdict)]
+        out: list[RenderableType] = [head]
+        if part.diagnosis and part.diagnosis not in [check.message for check in wrong[:1]]:
+            out.append(_indent(Text(clean(part.diagnosis)), 2))
+        for check, alike in _grouped(wrong):
+            out.append(_indent(self.check(check), 2))
+            if alike:
+                out.append(_indent(Text(f"and {alike} more checks, for the same reason", style="dim"), 4))
+        out += [_indent(line, 2) for line in self.quiet(part, all_calm=part.verdict is Verdict.NOT_ATTEMPTED)]
+        return out
+
+    def check(self, check: CheckResult) -> RenderableType:
+        score = f"{points(check.points)} / {points(check.max_points)}"
+        words = f"  {MARKS[check.verdict].word}, {score}"
+        out: list[RenderableType] = [Text.assemble(self.symbol(check.verdict), " ", clean(check.title), (words, "dim"))]
+        if check.message:
+            out.append(_indent(Text(clean(check.message)), 2))
+        out += [_indent(exhibit(item, self.ascii), 4) for item in check.evidence]
+        if check.look_at:
+            out.append(_indent(Text.assemble(("look at: ", "bold"), clean(check.look_at)), 2))
+        return Group(*out)
+
+    def quiet(self, part: PartResult, all_calm: bool) -> list[Text]:
+        """What needs no attention: passed checks (listed or counted), then blocked and not attempted ones."""
+        passed = [check for check in part.checks if check.verdict is Verdict.PASSED]
+        lines = []
+        if self.verbose:
+            for check in passed:
+                score = f"  {points(check.points)} / {points(check.max_points)}"
+                lines.append(Text.assemble(self.symbol(check.verdict), " ", clean(check.title), (score, "dim")))
+        elif passed and part.verdict is not Verdict.PASSED:
+            lines.append(Text(f"{len(passed)} of {len(part.checks)} checks passed", style="dim"))
+        reasons: dict[tuple[Verdict, str], list[str]] = {}
+        for check in part.checks:
+            if check.verdict is Verdict.PASSED or worth_showing(check.verdict):
+                continue
+            if not (all_calm and check.verdict is Verdict.NOT_ATTEMPTED):
+                reasons.setdefault((check.verdict, clean(check.message)), []).append(clean(check.title))
+        for (verdict, reason), titles in reasons.items():
+            what = titles[0] if len(titles) == 1 else f"{len(titles)} checks"
+            why = f": {reason}" if reason else ""
+            lines.append(Text.assemble(self.symbol(verdict), " ", (f"{MARKS[verdict].word}: {what}{why}", "dim")))
+        return lines
+
+    def closing(self, report: Report, parts: list[PartResult], whole: bool) -> list[RenderableType]:
+        out: list[RenderableType] = [Text("")]
+        if report.error:
+            out.append(Text(clean(report.error), style=MARKS[report.verdict].style))
+        if report.verdict is Verdict.UNGRADABLE:
+            return [*out, Text("Not graded, and not your fault: nothing of this counts.", style="yellow")]
+        score = report.score if whole else sum(part.score for part in parts)
+        of = report.max_score if whole else sum(part.max_score for part in parts)
+        total = Text.assemble(("Total  ", "bold"), (f"{points(score)} / {points(of)}", "bold"), "  ")
+        if whole:
+            total.append_text(self.word(report.verdict))
+        out.append(total)
+        if report.assembled.get("message"):
+            out.append(Text(f"The whole model, put together: {clean(report.assembled['message'])}"))
+        out += [Text(f"warning (costs nothing): {clean(text)}", style="yellow") for text in report.warnings]
+        following = first_to_do(report) if whole else next((p for p in parts if p.verdict is not Verdict.PASSED), None)
+        if following is not None:
+            todo = "fill in its stub" if following.verdict is Verdict.NOT_ATTEMPTED else "read the first message above"
+            file = report.modules.get(following.title)
+            where = f" in {clean(file, limit=80)}" if file else ""
+            again = f"then run: {clean(self.command)} {clean(following.name)}"
+            out.append(Text(f"Next: {clean(following.title)}{where}: {todo}, {again}"))
+        return out
+
+
+def _grouped(checks: Iterable[CheckResult]) -> list[tuple[CheckResult, int]]:
+    """Return the checks that say something of their own, each with how many more say the same."""
+    groups: dict[tuple[object, ...], list[CheckResult]] = {}
+    for check in checks:
+        groups.setdefault((check.verdict, check.message or check.id), []).append(check)
+    return [(group[0], len(group) - 1) for group in groups.values()]
+
+
+@dataclass(frozen=True)
+class _Indented:
+    """What it holds, moved to the right; no trailing blanks, so that a log stays clean."""
+
+    content: RenderableType
+    by: int
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        narrow = options.update(width=max(20, options.max_width - self.by))
+        for line in console.render_lines(self.content, narrow, pad=False):
+            yield Segment(" " * self.by)
+            yield from line
+            yield Segment.line()
+
+
+def _indent(content: RenderableType, by: int) -> _Indented:
+    return _Indented(content, by)

@@ -1,0 +1,48 @@
+"""What a child process may use, and which layers of isolation held it: plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits on one child process. Every number has its reason; all can be changed by the caller.
+
+    wall_s      seconds for one call. The slowest honest one (build the 10.8M GPT, run it at T = 256) takes 0.4 s;
+                ten leave room for a busy machine.
+    cpu_s       seconds of processor time for a child's whole life: some sixty calls, all of them slow.
+    memory_mb   address space in MiB. Importing torch takes 640, below 800 it fails; honest code stays under 2,000.
+    file_mb     size of any one file written, in MiB. Nothing needs to be written at all.
+    processes   processes and threads beside those of the user at the start (no limit can be set for root).
+    open_files  descriptors. Imports need a handful; 128 stops a leak early and keeps clear of the grader's numbers.
+    output_mb   printed text, in MiB. It is read and thrown away, so this only stops endless printing.
+    reply_mb    tensors in one reply, in MiB. The 10.8M GPT's state dict is 43.
+    """
+
+    wall_s: float = 10.0
+    cpu_s: int = 120
+    memory_mb: int = 4096
+    file_mb: int = 16
+    processes: int = 64
+    open_files: int = 128
+    output_mb: int = 256
+    reply_mb: int = 128
+
+
+@dataclass(frozen=True)
+class Isolation:
+    """How far student code was kept apart; goes into every report.
+
+    `isolated` is True only for a level that holds against hostile code. "portable" is not one: the child is a
+    process of its own under limits, yet may read and write what its user may.
+    """
+
+    level: str
+    isolated: bool
+    layers: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return {"level": "portable", "isolated": False, "layers": [...]}."""
+        return {"level": self.level, "isolated": self.isolated, "layers": list(self.layers)}

@@ -1,0 +1,121 @@
+"""Stand-ins for the grading core, so that reports, class grading and commands are tested without running a model.
+
+A student is a folder that holds `behave.txt` with one word: pass, fail, forbid, ours, raise, wait, or stay (until the
+sandbox is closed). `install()` puts the stand-ins where the real modules are imported from.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import types
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sample_reports import NO_SCALE, report, ungradable
+
+from autograder.verdict import Report, Verdict
+
+log: list[str] = []
+gate = threading.Event()
+
+
+@dataclass(frozen=True)
+class Limits:
+    wall_s: float = 10.0
+    cpu_s: int = 120
+    memory_mb: int = 4096
+
+
+class IntakeError(Exception):
+    pass
+
+
+class Nursery:
+    made = 0
+    broken = False
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits, self.closed, self.started = limits, threading.Event(), False
+        Nursery.made += 1
+
+    def __enter__(self) -> Nursery:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.closed.set()
+
+    def start(self) -> None:
+        if Nursery.broken:
+            raise OSError("no processes left")
+        self.started = True
+        log.append("nursery started")
+
+
+@dataclass(frozen=True)
+class Submission:
+    student: str
+    behaviour: str
+
+
+def find_submissions(path: Path, track: object) -> list[tuple[str, Path]]:
+    if not path.exists():
+        raise IntakeError(f"{path} is not there.")
+    if (path / "behave.txt").exists():
+        return [(path.name, path)]
+    return [(entry.name, entry) for entry in sorted(path.iterdir()) if entry.is_dir()]
+
+
+def read_submission(path: Path, track: object, student: str | None = None) -> Submission:
+    return Submission(student or path.name, (path / "behave.txt").read_text(encoding="utf-8").strip())
+
+
+def grade(
+    submission: Submission, track: object, nursery: Nursery, *, seed: int, limits: Limits, parts: object = None
+) -> Report:
+    assert nursery.started and not nursery.closed.is_set()
+    log.append(f"grade {submission.student} seed {seed} limits {limits.wall_s:g}/{limits.memory_mb} parts {parts}")
+    match submission.behaviour:
+        case "fail":
+            return report(submission.student, NO_SCALE, seed=seed)
+        case "forbid":
+            return replace(report(submission.student, seed=seed), verdict=Verdict.FORBIDDEN, error="It cheats.")
+        case "ours":
+            return replace(ungradable(submission.student), seed=seed)
+        case "raise":
+            raise RuntimeError("the oracle lost its crystal ball")
+        case "interrupt":
+            raise KeyboardInterrupt
+        case "wait":
+            gate.wait(30)
+        case "stay":
+            nursery.closed.wait(30)
+    return report(submission.student, seed=seed)
+
+
+def install(modules: dict[str, types.ModuleType] | None = None) -> dict[str, types.ModuleType]:
+    """Put the stand-ins into `sys.modules` (or hand them back for monkeypatching)."""
+    sandbox = types.ModuleType("autograder.sandbox")
+    sandbox.__dict__.update(Nursery=Nursery, Limits=Limits)
+    intake = types.ModuleType("autograder.submission")
+    intake.__dict__.update(IntakeError=IntakeError, find_submissions=find_submissions, read_submission=read_submission)
+    grading = types.ModuleType("autograder.grading")
+
+    def heavy(name: str) -> object:
+        if name != "grade":
+            raise AttributeError(name)
+        log.append("grading imported")
+        return grade
+
+    grading.__dict__["__getattr__"] = heavy
+    made = {module.__name__: module for module in (sandbox, intake, grading)}
+    (sys.modules if modules is None else modules).update(made)
+    return made
+
+
+def submit(folder: Path, **behaviours: str) -> Path:
+    """Make a class folder with a student for each keyword, and return it."""
+    for student, behaviour in behaviours.items():
+        (folder / student).mkdir(parents=True)
+        (folder / student / "behave.txt").write_text(behaviour, encoding="utf-8")
+    return folder
