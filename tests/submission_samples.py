@@ -1,4 +1,4 @@
-"""Small submissions for the intake's tests, made in a temporary folder; and the one way in which the tests read them."""
+"""Small submissions for the intake's tests, and the one way in which the tests read them."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ class TestIrregularFiles:
         with socket.socket(socket.AF_UNIX) as server:
             server.bind("model.py")
             refused(read(tmp_path), "model.py is not a regular file.", Verdict.FORBIDDEN)
-            assert "problem" in repr(read(tmp_path / "model.py"))
+            refused(read(tmp_path / "model.py"), "model.py is not a regular file.", Verdict.FORBIDDEN)
 
     def test_links_and_pipes_that_nobody_needs_are_skipped(self, tmp_path: Path) -> None:
         fill(tmp_path, {"outside/secret.py": "x = 1"})
@@ -152,9 +152,7 @@ class TestIrregularFiles:
         fill(tmp_path / "bob", {"model.py": MODEL})
         for name, target in (("ada", "bob"), ("ada.py", "bob/model.py")):
             (tmp_path / name).symlink_to(target)
-            refused(
-                read(tmp_path / name), f"{name} is a link: hand in the file or folder itself.", Verdict.FORBIDDEN
-            )
+            refused(read(tmp_path / name), f"{name} is a link: hand in the file or folder itself.", Verdict.FORBIDDEN)
 
     def test_a_notebook_that_is_a_link_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "hw.ipynb").symlink_to("/etc/passwd")

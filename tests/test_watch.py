@@ -84,10 +84,9 @@ TAMPERING: dict[str, tuple[str, str, str]] = {
         "numpy.testing.assert_allclose is not print",
     ),
     "built-in functions that the watch itself needs": (
-        "import builtins\n"
-        "for n in ('len', 'isinstance', 'sorted', 'any', 'type', 'str'): setattr(builtins, n, lambda *a, **k: None)",
+        "import builtins\nfor n in ('all', 'min', 'sorted'): setattr(builtins, n, lambda *a, **k: None)",
         "replaces functions of builtins: ",
-        "len([1]) == 1",
+        "sorted([2, 1]) == [1, 2]",
     ),
     "os.write": ("import os\nos.write = lambda *a: 0", "replaces functions of os: write", "os.write(1, b'x') == 1"),
     "json": ("import json\njson.dumps = str", "replaces functions of json: dumps", "True"),
@@ -120,17 +119,17 @@ TAMPERING: dict[str, tuple[str, str, str]] = {
     "settrace": (
         "import sys\nsys.settrace(lambda *a: None)",
         "traces the grader while it runs (sys.settrace)",
-        "sys.gettrace() is None",
+        "untraced",
     ),
     "setprofile": (
         "import sys\nsys.setprofile(lambda *a: None)",
         "traces the grader while it runs (sys.setprofile)",
-        "sys.getprofile() is None",
+        "untraced",
     ),
     "tracer set by a thread": (
         "import threading\ndef tracer(*a): return None\nthreading.settrace(tracer)\nthreading.setprofile(tracer)",
         "traces the grader while it runs (threading.setprofile)",
-        "__import__('threading').gettrace() is None and __import__('threading').getprofile() is None",
+        "untraced",
     ),
     "f_trace of the grader's frames": (
         "import inspect\nclass T:\n    def trace(self, *a): return None\nf = inspect.currentframe()\n"
@@ -139,7 +138,8 @@ TAMPERING: dict[str, tuple[str, str, str]] = {
         "sys._getframe(1).f_trace is None",
     ),
     "meta path finder": (
-        "import sys\nclass Finder:\n    @staticmethod\n    def find_spec(*a): return None\nsys.meta_path.insert(0, Finder())",
+        "import sys\nclass Finder:\n    @staticmethod\n    def find_spec(*a): return None\n"
+        "sys.meta_path.insert(0, Finder())",
         "intercepts imports (sys.meta_path)",
         "all(type(f).__name__ != 'Finder' for f in sys.meta_path)",
     ),
@@ -149,7 +149,16 @@ TAMPERING: dict[str, tuple[str, str, str]] = {
         "intercepts imports (sys.path_hooks)",
         "all('partial' not in type(h).__name__ for h in sys.path_hooks)",
     ),
-    "finders removed": ("import sys\nsys.meta_path.clear()", "intercepts imports (sys.meta_path)", "sys.meta_path"),
+    "hook table deleted": (
+        "import torch.nn.modules.module as m\ndel m._global_forward_hooks",
+        "(global forward_hooks)",
+        "torch.nn.Linear(2, 2)(torch.ones(2)).shape == (2,)",
+    ),
+    "finders removed": (
+        "import sys\nsys.meta_path.clear()",
+        "intercepts imports (sys.meta_path)",
+        "len(sys.meta_path) > 2",
+    ),
     "builtins.__import__": (
         "import builtins\nold = builtins.__import__\nbuiltins.__import__ = lambda *a, **k: old(*a, **k)",
         "replaces functions of builtins: __import__",
@@ -198,7 +207,8 @@ TAMPERING: dict[str, tuple[str, str, str]] = {
         "not (scratch / 'here').exists()",
     ),
     "fork loop": (
-        "import os\nmade = 0\ntry:\n    for _ in range(50):\n        if os.fork() == 0: os._exit(0)\n        made += 1\n"
+        "import os\nmade = 0\ntry:\n    for _ in range(50):\n        if os.fork() == 0: os._exit(0)\n"
+        "        made += 1\n"
         "except OSError: pass",
         "starts many processes (more than 8)",
         "sys.modules['model'].made == 8",
@@ -388,7 +398,8 @@ NOTICES: dict[str, tuple[str, str, str]] = {
     "a process": ("import os\nif os.fork() == 0: os._exit(0)\nos.wait()", "starts background processes", "True"),
     "own call stack": ("import sys\nprint(sys._getframe().f_lineno)", "looks at the interpreter's call stack", "True"),
     "download by a library": (
-        "import urllib.request\ntry:\n    urllib.request.urlopen('http://localhost:9/input.txt')\nexcept OSError: missing = True",
+        "import urllib.request\ntry:\n    urllib.request.urlopen('http://localhost:9/input.txt')\n"
+        "except OSError: missing = True",
         "there is no network while grading",
         "sys.modules['model'].missing",
     ),
@@ -413,7 +424,12 @@ NOTICES: dict[str, tuple[str, str, str]] = {
     "a debugger left behind": (
         "import pdb, sys\nclass D(pdb.Pdb):\n    def interaction(self, *a): pass\nD(nosigint=True).set_trace()",
         "leaves a debugger or a profiler running",
-        "sys.gettrace() is None",
+        "untraced",
+    ),
+    "something that cannot be inspected": (
+        "import warnings\nwarnings.filters = None",
+        "could not look at everything that the code changed (TypeError)",
+        "True",
     ),
     "higher limits": (
         "import resource\nsoft, hard = resource.getrlimit(resource.RLIMIT_STACK)\n"
@@ -423,7 +439,8 @@ NOTICES: dict[str, tuple[str, str, str]] = {
     ),
     "the kit's notebook checks": (
         "import autograder, os\nkit = os.path.join(os.path.dirname(autograder.__file__), 'jupyter.py')\n"
-        "try:\n    exec(compile('import autograder.oracle.reference', kit, 'exec'))\nexcept PermissionError: missing = True",
+        "try:\n    exec(compile('import autograder.oracle.reference', kit, 'exec'))\n"
+        "except PermissionError: missing = True",
         "imports the workshop's own package",
         "sys.modules['model'].missing",
     ),
@@ -443,8 +460,10 @@ def call():
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
 """,
-    "seeds and prints": "import random, torch, numpy as np\ntorch.manual_seed(0); random.seed(0); np.random.seed(0)\nprint('hi')",
-    "star imports": "from torch import *\nfrom torch.nn import *\nfrom torch.nn.functional import *\nfrom math import *\nzeros(1)",
+    "seeds and prints": "import random, torch, numpy as np\n"
+    "torch.manual_seed(0); random.seed(0); np.random.seed(0)\nprint('hi')",
+    "star imports": "from torch import *\nfrom torch.nn import *\n"
+    "from torch.nn.functional import *\nfrom math import *\nzeros(1)",
     "lazy corners of torch": """
 import torch, torch.nn as nn
 from torch.utils.checkpoint import checkpoint
@@ -470,9 +489,11 @@ hasattr(torch, '_dynamo') and torch.backends.mps.is_available()
 torch.set_default_device('cpu')
 """,
     "numpy and the standard library": """
-import collections, contextlib, dataclasses, enum, functools, inspect, io, logging, tempfile, traceback, typing, unittest, warnings
+import collections, contextlib, dataclasses, enum, functools, inspect, io, logging
+import tempfile, traceback, typing, unittest, warnings
 import numpy as np
-np.random.default_rng(0).normal(size=3); np.fft.fft(np.ones(4)); np.linalg.svd(np.eye(2)); np.polynomial.Polynomial([1, 2])
+np.random.default_rng(0).normal(size=3); np.fft.fft(np.ones(4))
+np.linalg.svd(np.eye(2)); np.polynomial.Polynomial([1, 2])
 Point = collections.namedtuple('Point', 'x y')
 class Pair(typing.NamedTuple):
     a: int
@@ -515,8 +536,9 @@ import resource
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0)) if False else resource.getrlimit(resource.RLIMIT_CORE)
 """,
     "a helper module": "from parts.helper import Thing\nThing()",
-    "an import hook of a library": "import sys\nfrom importlib.machinery import PathFinder\nsys.meta_path.append(PathFinder)",
-    "shapes of deep recursion": "def f(n): return 0 if n == 0 else 1 + f(n - 1)\ntry: f(10**6)\nexcept RecursionError: pass",
+    "an import hook of a library": "import sys\n"
+    "from importlib.machinery import PathFinder\nsys.meta_path.append(PathFinder)",
+    "deep recursion": "def f(n): return 0 if n == 0 else 1 + f(n - 1)\ntry: f(10**6)\nexcept RecursionError: pass",
 }
 
 

@@ -1,6 +1,6 @@
 """Runs student texts under a Watch, each in a forked child, and prints what was seen. Started by test_watch.py.
 
-stdin: a JSON list of {"files": {path: text}, "look": expression, "snapshot": bool}; stdout: a JSON list of what came out.
+stdin: a JSON list of {"files": {path: text}, "look": expression, "snapshot": bool}; stdout: what came of each.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 import resource
 import sys
 import tempfile
+import threading
 import types
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,7 @@ def _child(scenario: dict[str, Any], originals: Snapshot) -> dict[str, Any]:
             (tree / path).write_text(text, encoding="utf-8")
         scratch.mkdir()
         os.chdir(scratch)
+        tracers = _tracers()
         watch = Watch(str(tree), originals if scenario["snapshot"] else None)
         sys.path.insert(0, str(tree))
         answer = {"error": _student(tree)}
@@ -63,11 +65,15 @@ def _child(scenario: dict[str, Any], originals: Snapshot) -> dict[str, Any]:
         answer["tampering"], answer["side_effects"], answer["notices"] = _seen(watch)
         watch.inspect()
         answer["repeated"] = _seen(watch) != (answer["tampering"], answer["side_effects"], answer["notices"])
-        answer["look"] = eval(
-            scenario["look"], {"torch": torch, "numpy": numpy, "os": os, "sys": sys, "scratch": scratch}
-        )
+        names = {"torch": torch, "numpy": numpy, "os": os, "sys": sys, "scratch": scratch}
+        answer["look"] = eval(scenario["look"], {**names, "untraced": _tracers() == tracers})
         os.chdir("/")
         return answer
+
+
+def _tracers() -> list[Any]:
+    """Return who traces and profiles: nobody, or a coverage measurement of these very tests."""
+    return [sys.gettrace(), sys.getprofile(), threading.gettrace(), threading.getprofile()]
 
 
 def _seen(watch: Watch) -> tuple[list[str], list[str], list[str]]:

@@ -18,8 +18,7 @@ def config_has_the_defaults(exam: Exam, part: Part) -> Outcome:
         return Outcome(Verdict.NOT_ATTEMPTED, f"{name} has no fields yet.", f"Write the fields: {_fields(wanted)}.")
     fields, fault = exam.student.build_config({})
     if fault is not None:
-        return Outcome(
-            fault.verdict,
+        return failed(
             f"{name}() cannot be built without arguments: {fault.message}",
             "Give every field a default, so that GPTConfig() works.",
             fault.evidence,
@@ -55,15 +54,20 @@ def config_takes_keywords(exam: Exam, part: Part) -> Outcome:
     if exam.student.facts.get(name, {}).get("empty"):
         return Outcome(Verdict.NOT_ATTEMPTED, f"{name} has no fields yet.")
     sizes = exam.draws.sizes("config").config
-    trials = [sizes] + [{field: value} for field, value in sizes.items() if field not in ("n_head", "n_embd")]
-    trials.append({"n_head": sizes["n_head"], "n_embd": sizes["n_embd"]})
-    before, _ = exam.student.build_config({})
+    before, unbuildable = exam.student.build_config({})
+    known = sizes if unbuildable is not None else {field: value for field, value in sizes.items() if field in before}
+    trials = [known] + [
+        {**{f: exam.track.config[f] for f in known}, field: value}
+        for field, value in known.items()
+        if field not in ("n_head", "n_embd")
+    ]
+    if unbuildable is None:
+        trials += [{field: value} for field, value in known.items() if field not in ("n_head", "n_embd")]
     for values in trials:
         fields, fault = exam.student.build_config(values)
         call = f"{name}({', '.join(f'{k}={v}' for k, v in values.items())})"
         if fault is not None:
-            return Outcome(
-                fault.verdict,
+            return failed(
                 f"{call} is refused: {fault.message}",
                 "Put @dataclass above the class, and a type after each field's name: both are needed for keyword arguments.",
                 fault.evidence,
@@ -107,7 +111,7 @@ def config_fields_are_integers(exam: Exam, part: Part) -> Outcome:
                     usable=True,
                 )
     if fault is not None and default_fault is not None:
-        return Outcome(fault.verdict, fault.message, "", fault.evidence, usable=True)
+        return failed(f"No {name} could be built to look at: {fault.message}", "", fault.evidence, usable=True)
     return passed()
 
 

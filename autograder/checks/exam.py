@@ -64,7 +64,6 @@ class Exam:
         self.track = student.track
         self._approaches: dict[str, Approach] = {}
         self.warnings: list[str] = []  # what costs nothing, but should be told
-        self.found_names: dict[str, tuple[Model, Names]] = {}
 
     # -- building -----------------------------------------------------------------------------------------------------
 
@@ -77,9 +76,7 @@ class Exam:
     def build(self, part: Part, sizes: Sizes, *, dtype: str = "float32") -> Model:
         """Build a student's model in the way that was found for the part."""
         how = self.approach(part)
-        return self.student.build(
-            part, sizes.config, stand_ins=how.stand_ins, interface=how.interface, dtype=dtype
-        )
+        return self.student.build(part, sizes.config, stand_ins=how.stand_ins, interface=how.interface, dtype=dtype)
 
     def specimen(
         self, part: Part, sizes: Sizes, purpose: str, *, scale: float = 1.0, dtype: str = "float32"
@@ -128,6 +125,10 @@ class Exam:
             part, config, specimen.weights, inputs, cotangent=cotangent, loss=loss, replace=own
         )
 
+    def repeats(self, part: Part) -> bool:
+        """Whether the part holds a number of equal sub-parts, as GPT holds n_layer blocks."""
+        return any("{i}" in path for path in part.uses)
+
     def tied_names(self, part: Part, model: Model, sizes: Sizes) -> tuple[str, str] | None:
         """Return the student's names of the token table and of the head, or None when there is no such pair."""
         shapes = self.shapes(part, sizes.config, self.approach(part).stand_ins)
@@ -144,10 +145,11 @@ class Exam:
     # -- how to examine -------------------------------------------------------------------------------------------------
 
     def _find_approach(self, part: Part) -> Approach:
+        """Try stand-ins first, the student's own sub-parts where those do not take or do not run; then other interfaces."""
         sizes = self.draws.sizes(f"approach {part.name}", n_head=3, head_dim=10, length=7, n_layer=2)
         problem: Outcome | None = None
-        usable: list[Approach] = []
         for interface in ("config", "keywords", "positional"):
+            runs: list[Approach] = []
             for stand_ins in (True, False) if part.uses else (True,):
                 model = self.student.try_build(part, sizes.config, stand_ins=stand_ins, interface=interface)
                 if isinstance(model, Outcome):
@@ -155,12 +157,12 @@ class Exam:
                     continue
                 if part.uses and stand_ins and model.stand_ins == 0:
                     continue
-                found = self._try(part, sizes, model, stand_ins, interface)
-                if found is not None:
-                    return found
-                usable.append(Approach(stand_ins, interface, False))
-            if usable:
-                return usable[0]
+                approach, ran = self._try(part, sizes, model, stand_ins, interface)
+                if ran:
+                    return approach
+                runs.append(approach)
+            if runs:
+                return runs[0]
             if interface == "config" and not self._other_interface(part, sizes):
                 break
         assert problem is not None
@@ -171,19 +173,21 @@ class Exam:
         signature = self.student.signature(part, sizes.config)
         return signature is not None and len(signature["all"]) > 0
 
-    def _try(self, part: Part, sizes: Sizes, model: Model, stand_ins: bool, interface: str) -> Approach | None:
-        """Return the approach when the numbers agree with the reference, under the contract's names or under others."""
-        shapes = self.shapes(part, sizes.config, stand_ins)
-        plain = exact(model, shapes)
-        if plain.covered and self._agrees(part, sizes, model, plain, stand_ins):
-            return Approach(stand_ins, interface, renamed=False)
-        if plain.identical:
-            return None
-        names = self._agreeing(part, sizes, model, stand_ins)
-        if names is None:
-            return None
-        self.found_names[part.name] = (model, names)
-        return Approach(stand_ins, interface, renamed=True)
+    def _try(self, part: Part, sizes: Sizes, model: Model, stand_ins: bool, interface: str) -> tuple[Approach, bool]:
+        """Return the approach, and whether a call came through at all.
+
+        Other names than the contract's are only believed when the numbers then agree with the reference.
+        """
+        approach = Approach(stand_ins, interface, renamed=False)
+        try:
+            self.student.call(part, model, self.inputs(part, sizes, f"approach {part.name}"))
+        except Stopped:
+            return approach, False
+        if not exact(model, self.shapes(part, sizes.config, stand_ins)).identical:
+            names = self._agreeing(part, sizes, model, stand_ins)
+            if names is not None:
+                return Approach(stand_ins, interface, renamed=True), True
+        return approach, True
 
     def _agreeing(self, part: Part, sizes: Sizes, model: Model, stand_ins: bool) -> Names | None:
         """Return the first correspondence of other names under which the model's numbers are right."""

@@ -6,6 +6,7 @@ import contextlib
 import os
 import queue
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 Entry = tuple[str, Path]  # student id, path of the submission
 OnResult = Callable[[Report, int, int], None]  # the report, how many are done, how many there are
 
-#: How long a worker may take, in seconds, to notice that it should stop before its sandbox is closed over its head.
+#: How long, in seconds, the workers have to notice that they should stop, before their sandboxes are closed.
 _GRACE = 1.0
 #: How often, in seconds, a waiting main thread looks up, so that Ctrl-C arrives on Windows too.
 _PATIENCE = 0.5
@@ -134,9 +135,10 @@ class _Batch:
     def stop(self, threads: Sequence[threading.Thread]) -> None:
         """End the workers. One in the middle of a submission loses its sandbox, and that result is not used."""
         self.halt.set()
+        deadline = time.monotonic() + _GRACE
         for thread in threads:
             if thread.ident is not None:
-                thread.join(_GRACE)
+                thread.join(max(0.0, deadline - time.monotonic()))
         if any(thread.is_alive() for thread in threads):
             for nursery in self.nurseries:
                 with contextlib.suppress(Exception):  # it may be closed, or closing, in its own thread

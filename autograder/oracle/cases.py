@@ -42,6 +42,7 @@ class Draws:
     def sizes(self, purpose: str, **fixed: int) -> Sizes:
         """Draw a small configuration: an odd number of heads or 2, a head_dim that equals nothing else, T < block_size.
 
+        vocab_size < block_size, as in the course, so that a mix-up of tokens and positions runs and gives wrong numbers.
         Keyword arguments fix a field of the configuration, `batch` or `length`.
         """
         rng = self.generator(f"sizes {purpose}")
@@ -51,7 +52,7 @@ class Draws:
         length = int(fixed.get("length", rng.choice([7, 11, 13])))
         config = {
             "vocab_size": int(fixed.get("vocab_size", rng.choice([19, 23, 29]))),
-            "block_size": int(fixed.get("block_size", length + rng.integers(2, 6))),
+            "block_size": int(fixed.get("block_size", rng.choice([31, 37, 41]))),
             "n_layer": int(fixed.get("n_layer", rng.choice([1, 3]))),
             "n_head": n_head,
             "n_embd": int(fixed.get("n_embd", n_head * head_dim)),

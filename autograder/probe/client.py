@@ -208,7 +208,7 @@ class Probe(Generic[LimitsT]):
                     raise self._explain_death()
             if unsent and mask & selectors.EVENT_WRITE and not self._send(child, unsent):
                 selector.modify(child.channel, selectors.EVENT_READ)
-        if unsent or self._receive(child, Assembler(0)):
+        if unsent or self._more_than_a_reply(child):
             raise ProbeFailure(Verdict.FORBIDDEN, _INTRUSION)
         self._listener.drain(child)
         return frame
@@ -244,6 +244,13 @@ class Probe(Generic[LimitsT]):
             except ProtocolError as error:
                 raise ProbeFailure(Verdict.FORBIDDEN, _INTRUSION) from error
 
+    @staticmethod
+    def _more_than_a_reply(child: Child) -> bool:
+        try:
+            return bool(child.channel.recv(1))
+        except OSError:  # nothing there, or the process has gone since: the next call will see that
+            return False
+
     def _explain_death(self) -> ProbeFailure:
         ending = self._end(_DYING_S)
         limits = self._limits
@@ -259,7 +266,7 @@ class Probe(Generic[LimitsT]):
             raise ProbeFailure(Verdict.FORBIDDEN, _INTRUSION) from error
         events = header.pop("events", None)
         bound = {key: header.pop(key, None) for key in bond}
-        if bound != bond or not isinstance(events, list) or len(header) != 1:
+        if bound != bond or type(bound["seq"]) is not int or not isinstance(events, list) or len(header) != 1:
             raise ProbeFailure(Verdict.FORBIDDEN, _INTRUSION)
         for event in events:
             self._listener.note(event)

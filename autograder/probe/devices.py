@@ -18,7 +18,9 @@ from torch.overrides import TorchFunctionMode
 #: The name that `x.device` gives while pretending: a device that torch knows and that no student asks for by name.
 PRETENDED = torch.device("meta")
 #: Operations that may mix devices on a GPU too: they copy, or take indices from the CPU.
-MIXING = frozenset({"to", "copy_", "type_as", "__getitem__", "__setitem__", "set_", "expand_as", "view_as", "reshape_as"})
+MIXING = frozenset(
+    {"to", "copy_", "type_as", "__getitem__", "__setitem__", "set_", "expand_as", "view_as", "reshape_as"}
+)
 #: Operations that leave the pretended device.
 LEAVING = frozenset({"cpu", "numpy", "tolist", "item", "__array__"})
 MARK = "_on_pretended_device"

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from autograder.probe.devices import DeviceWatch
 from autograder.probe.faults import describe_exception
 from autograder.probe.loading import Loaded, fallback_config, load_tree
-from autograder.probe.standins import WEIGHT_NAMES, standin_class
+from autograder.probe.standins import standin_class
 from autograder.probe.watch import Watch
 
 Result = tuple[dict[str, Any], dict[str, Tensor]]
@@ -112,7 +112,8 @@ class Workbench:
         torch.manual_seed(args["seed"])
         cls = self._class(args["cls"])
         config, origin = self._make_config(args["config"])
-        with self._stand_ins(args.get("stand_ins", {})), student_code("build"):
+        built: list[str] = []
+        with self._stand_ins(args.get("stand_ins", {}), built), student_code("build"):
             try:
                 if args.get("interface") == "keywords":
                     model = cls(**self._keywords(cls, args["config"]))
@@ -133,7 +134,7 @@ class Workbench:
         nn.Module.to(model, dtype=DTYPES[args.get("dtype", "float32")])
         self._models[self._next] = model
         self._next += 1
-        return {"handle": self._next - 1, "config_origin": origin, **describe(model)}, {}
+        return {"handle": self._next - 1, "config_origin": origin, "stand_ins": len(built), **describe(model)}, {}
 
     def _class(self, name: str) -> Any:
         assert self._loaded is not None, "load comes first"
@@ -197,13 +198,13 @@ class Workbench:
         return found
 
     @contextlib.contextmanager
-    def _stand_ins(self, kinds: dict[str, str]) -> Iterator[None]:
+    def _stand_ins(self, kinds: dict[str, str], built: list[str]) -> Iterator[None]:
         """Put stand-ins in place of the student's classes, wherever the submission's modules refer to them."""
         assert self._loaded is not None
         undo: list[tuple[Any, str, Any]] = []
         for name, kind in kinds.items():
             original = self._loaded.classes.get(name)
-            fake = standin_class(kind, name)
+            fake = standin_class(kind, name, built)
             for module in self._loaded.modules:
                 for key, value in list(vars(module).items()):
                     if value is original if original is not None else key == name:
@@ -239,7 +240,8 @@ class Workbench:
         observe (return what a call may not change), moved (pretend that the model and its inputs are on another device).
         """
         model = self._models[args["handle"]]
-        target = nn.Module.get_submodule(model, args.get("path", ""))
+        with student_code("forward"):
+            target = nn.Module.get_submodule(model, args.get("path", ""))
         nn.Module.train(model, bool(args.get("train", False)))
         backward = args.get("backward")
         given = dict(tensors)
@@ -318,15 +320,13 @@ def describe(model: nn.Module) -> dict[str, Any]:
                 "group": groups.setdefault(id(parameter), len(groups)),
                 "storage": storages.setdefault(parameter.data_ptr(), len(storages)),
                 "plain": type(parameter) is nn.Parameter,
-                "std": 0.0
-                if parameter.numel() == 0
-                else float(parameter.detach().double().std(unbiased=False)),
+                "std": 0.0 if parameter.numel() == 0 else float(parameter.detach().double().std(unbiased=False)),
                 "finite": bool(torch.isfinite(parameter.detach()).all()),
             }
         )
     keys = [str(key)[:200] for key in nn.Module.state_dict(model)][:4000]
     claimed = _claimed_count(model)
-    return {"parameters": rows, "keys": keys, "claimed": claimed, "stand_ins": _count_stand_ins(rows)}
+    return {"parameters": rows, "keys": keys, "claimed": claimed}
 
 
 def _claimed_count(model: nn.Module) -> int | None:
@@ -335,10 +335,6 @@ def _claimed_count(model: nn.Module) -> int | None:
         return sum(int(parameter.numel()) for parameter in model.parameters())
     except BaseException:
         return None
-
-
-def _count_stand_ins(rows: list[dict[str, Any]]) -> int:
-    return sum(row["name"].rsplit(".", 1)[-1] in WEIGHT_NAMES.values() for row in rows)
 
 
 def _outputs(output: Any, out: dict[str, Tensor]) -> dict[str, Any]:

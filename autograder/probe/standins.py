@@ -64,6 +64,15 @@ class StandIn(nn.Module):
         return apply_standin(self.kind, x, getattr(self, WEIGHT_NAMES[self.kind]))
 
 
-def standin_class(kind: str, name: str) -> type[StandIn]:
-    """Return a fresh stand-in class that goes by the name of the class it replaces."""
-    return type(name, (StandIn,), {"kind": kind, "__module__": "standin"})
+def standin_class(kind: str, name: str, built: list[str] | None = None) -> type[StandIn]:
+    """Return a fresh stand-in class that goes by the name of the class it replaces.
+
+    Each instance adds its kind to `built`, so that one which the model hides from its parameters is counted too.
+    """
+
+    def __init__(self: StandIn, *args: Any, **kwargs: Any) -> None:
+        StandIn.__init__(self, *args, **kwargs)
+        if built is not None:
+            built.append(kind)
+
+    return type(name, (StandIn,), {"kind": kind, "__module__": "standin", "__init__": __init__})

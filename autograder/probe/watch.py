@@ -44,7 +44,7 @@ class Watch:
         self._originals = originals or snapshot()
         callers = Callers(tree, kit)
         self._intercepts = Intercepts(callers)
-        self._settings = Settings()
+        self._settings = Settings(self._tally.variables)
         watch_audit.install(callers, Paths((tree, str(Path.cwd())), kit), self._log, self._tally)
 
     @property

@@ -18,6 +18,7 @@ from autograder.probe.watch_tally import MAX_FILES, MAX_FORKS, Tally
 Handler = Callable[[str, tuple[Any, ...], FrameType], Exception | None]
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_STANDARD = sys.stdlib_module_names
 _LAUNCHERS = frozenset({"os", "subprocess", "pty"})
 _IMPORTERS = frozenset({"importlib._bootstrap_external", "_frozen_importlib_external"})
 #: Device files are no litter.
@@ -57,7 +58,7 @@ def install(callers: Callers, paths: Paths, log: Log, tally: Tally) -> None:
     """Add the hook. It stays until the process ends, and is inherited by its forks: such is sys.addaudithook.
 
     The hook returns at once for events that are not in its table, never looks at itself, and lets no error of its own
-    out: it raises only to refuse. (While it runs, tracing is off: Python does that for audit hooks.)
+    out: it raises only to refuse.
     """
     handlers = _Handlers(callers, paths, log, tally).table()
     busy: set[int] = set()
@@ -81,6 +82,8 @@ def install(callers: Callers, paths: Paths, log: Log, tally: Tally) -> None:
         if refusal is not None:
             raise refusal
 
+    # Python lets nothing trace an audit hook, unless the hook says otherwise. A coverage measurement that is on may.
+    hook.__cantrace__ = sys.gettrace() is not None  # type: ignore[attr-defined]
     sys.addaudithook(hook)
 
 
@@ -106,6 +109,7 @@ class _Handlers:
             **each(("os.listdir", "os.scandir"), self._list),
             **each(("resource.setrlimit", "resource.prlimit"), self._limit),
             **each(("socket.bind", "socket.connect", "socket.sendmsg", "socket.sendto"), self._network),
+            **each(("os.putenv", "os.unsetenv"), self._environment),
             "socket.getaddrinfo": self._name_lookup,
             "sys.addaudithook": self._hook,
             "object.__setattr__": self._innards,
@@ -192,6 +196,10 @@ class _Handlers:
         elif limits:
             self._log.notice("The code changes the limits of its process.")
 
+    def _environment(self, event: str, args: tuple[Any, ...], frame: FrameType) -> None:
+        if self._callers.direct(frame, _STANDARD):
+            self._tally.variables.add(os.fsdecode(args[0]))
+
     # -- network ------------------------------------------------------------------------------------------------------
 
     def _network(self, event: str, args: tuple[Any, ...], frame: FrameType) -> Exception | None:
@@ -232,7 +240,7 @@ class _Handlers:
         if kind:
             return self._off_limits(kind, blame)
         if writing and module_of(frame) not in _IMPORTERS and not path.startswith(_DEVICES):
-            return self._made_file(path)
+            return self._made_file(path, frame)
         return None
 
     def _list(self, event: str, args: tuple[Any, ...], frame: FrameType) -> Exception | None:
@@ -252,11 +260,12 @@ class _Handlers:
             kind = self._paths.kind(path, True) if path else ""
             if kind:
                 return self._off_limits(kind, blame)
-        return self._made_file(path) if creates and path else None
+        return self._made_file(path, frame) if creates and path else None
 
-    def _made_file(self, path: str) -> Exception | None:
+    def _made_file(self, path: str, frame: FrameType) -> Exception | None:
         if self._tally.file(path) <= MAX_FILES:
-            self._log.notice("The code writes files when it is imported or called.")
+            if self._callers.direct(frame, _STANDARD):  # and not a library that fills its cache
+                self._log.notice("The code writes files when it is imported or called.")
             return None
         self._log.tamper(f"The code litters the working directory (more than {MAX_FILES} files).")
         return _refused("writing more files")

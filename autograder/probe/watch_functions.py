@@ -12,7 +12,7 @@ import time
 import unittest
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, cast
 
 import numpy as np
@@ -42,7 +42,7 @@ MODULES: tuple[ModuleType, ...] = (
 CLASSES: tuple[type, ...] = (torch.Tensor, torch.nn.Module, unittest.TestCase)
 #: Of these modules only a few functions matter, and others (sys.stdout, sys.excepthook) are changed by honest code.
 FUNCTIONS: Mapping[ModuleType, tuple[str, ...]] = {
-    os: ("read", "write", "open", "close", "kill", "getpid", "_exit"),
+    os: ("read", "write", "open", "close", "kill", "getpid"),  # not _exit: coverage tools wrap it in each fork
     sys: ("_getframe", "addaudithook", "audit", "exit", "getprofile", "gettrace", "setprofile", "settrace"),
 }
 #: Replacing these is a known habit of honest code, and no grade rests on them.
@@ -68,6 +68,7 @@ class _Namespace:
     current: Mapping[str, Any]  # live view of the namespace
     members: tuple[tuple[str, Any], ...]  # name, original
     inherited: frozenset[str]  # names that a class takes from its bases: defining one there replaces it
+    home: str  # folder of the library: it may wrap its own functions ("" for the standard library, which does not)
     put: Callable[[str, Any], None]
     drop: Callable[[str], None]
 
@@ -79,13 +80,13 @@ class _Namespace:
         current, names = self.current, []
         for name, original in self.members:
             if current.get(name) is not original:
+                if self.home and _is_from(self.home, name, current.get(name)):
+                    continue
                 names += [name]
                 self.put(name, original)
-        if self.inherited:
-            own = {name for name, _ in self.members}
-            for name in sorted(self.inherited.intersection(current) - own):
-                names += [name]
-                self.drop(name)
+        for name in sorted(self.inherited.intersection(current)):
+            names += [name]
+            self.drop(name)
         return names
 
 
@@ -116,7 +117,10 @@ def snapshot() -> Snapshot:
     """Return the originals, to be taken before any student code runs. Costs a few ms: take it once, before forking."""
     ours = [module for name, module in sorted(sys.modules.items()) if name.partition(".")[0] == "autograder"]
     namespaces = [
-        *(_module(module, [name for name, value in vars(module).items() if _counts(value)]) for module in MODULES),
+        *(
+            _module(module, [name for name, value in vars(module).items() if _counts(name, value)])
+            for module in MODULES
+        ),
         *(_class(cls) for cls in CLASSES),
         *(_module(module, [name for name in names if hasattr(module, name)]) for module, names in FUNCTIONS.items()),
     ]
@@ -133,7 +137,19 @@ def planted_modules() -> list[str]:
     return [name for name in SECRET_MODULES if name in sys.modules]
 
 
-def _counts(value: Any) -> bool:
+def _is_from(home: str, name: str, value: Any) -> bool:
+    # The first optimizer imports torch._dynamo, which puts a decorated manual_seed in place of the original.
+    return type(value) is FunctionType and value.__name__ == name and str.startswith(value.__code__.co_filename, home)
+
+
+def _home(module_name: str) -> str:
+    package = sys.modules[module_name.partition(".")[0]]
+    return os.path.dirname(package.__file__ or "") + os.sep if package in (torch, np) else ""  # noqa: PTH120 -- text
+
+
+def _counts(name: str, value: Any) -> bool:
+    if name == "Storage":  # torch sets it anew with the default dtype
+        return False
     # Constants and caches are left out: torch, numpy and time change their own (time.tzset(), lazy imports).
     return callable(value) or isinstance(value, ModuleType | torch.dtype)
 
@@ -150,7 +166,8 @@ def _defined_in(module: ModuleType, value: Any) -> bool:
 def _module(module: ModuleType, names: list[str]) -> _Namespace:
     current = vars(module)
     members = tuple((name, current[name]) for name in names)
-    return _Namespace(module.__name__, current, members, frozenset(), current.__setitem__, current.__delitem__)
+    home = _home(module.__name__)
+    return _Namespace(module.__name__, current, members, frozenset(), home, current.__setitem__, current.__delitem__)
 
 
 def _class(cls: type) -> _Namespace:
@@ -169,4 +186,4 @@ def _class(cls: type) -> _Namespace:
     label = {"torch.nn.modules.module.Module": "torch.nn.Module", "unittest.case.TestCase": "unittest.TestCase"}.get(
         label, label
     )
-    return _Namespace(label, cast(Mapping[str, Any], vars(cls)), members, inherited, put, drop)
+    return _Namespace(label, cast(Mapping[str, Any], vars(cls)), members, inherited, _home(cls.__module__), put, drop)

@@ -67,7 +67,7 @@ class Intercepts:
 
     def _inspect_imports(self, log: Log) -> None:
         for name, (original, entries) in self._import_lists.items():
-            current = getattr(sys, name)
+            current = getattr(sys, name, [])
             ours = {id(entry) for entry in entries}
             added = [entry for entry in current if id(entry) not in ours]
             foreign = [entry for entry in added if self._callers.made(entry)]
@@ -82,7 +82,7 @@ class Intercepts:
     def _inspect_hooks(self, log: Log) -> None:
         changed = []
         for name, (table, entries) in self._hooks.items():
-            current = getattr(torch_modules, name)
+            current = getattr(torch_modules, name, None)
             same = (
                 current is table and len(table) == len(entries) and all(table.get(k) is v for k, v in entries.items())
             )

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -38,9 +38,13 @@ class _Setting:
 
 
 class Settings:
-    """The settings as they were before student code ran; `inspect` reports what changed and puts it back."""
+    """The settings as they were before student code ran; `inspect` reports what changed and puts it back.
 
-    def __init__(self) -> None:
+    `variables` names, while the code runs, the environment variables that it touches; libraries may touch others.
+    """
+
+    def __init__(self, variables: Set[str]) -> None:
+        self._variables = variables
         self._guards: list[Any] = []  # inference mode ends with the guard object: ours must live on
         self._effects = [(setting, setting.read()) for setting in self._numeric_settings()]
         self._surroundings = [(setting, setting.read()) for setting in _surrounding_settings()]
@@ -57,12 +61,13 @@ class Settings:
 
     def inspect(self, log: Log) -> None:
         """Report and undo what was left changed; to be called outside any torch context of the caller's own."""
+        self._inspect_modes(log)
         for setting, before in self._effects:
             now = setting.read()
             if now != before:
                 log.side_effect(f"The code leaves {setting.what} changed to {setting.shown(now)}.")
                 setting.write(before)
-        self._inspect_modes(log)
+        self._remove_modes()  # what is left of the default device
         self._inspect_python(log)
         for setting, before in self._surroundings:
             now = None
@@ -111,15 +116,21 @@ class Settings:
         ]
 
     def _inspect_modes(self, log: Log) -> None:
-        left = False
-        while torch._C._len_torch_function_stack() > self._function_modes:
-            # set_default_device() leaves a mode as well, for "cpu" too: no difference to anybody.
-            left |= type(torch._C._pop_torch_function_stack()).__module__ != "torch.utils._device"
-        while len(_get_current_dispatch_mode_stack()) > self._dispatch_modes:
-            _pop_dispatch_mode()
-            left = True
-        if left:
+        # First of all, because a mode left active answers whatever is asked of torch next.
+        modes = self._remove_modes()
+        devices = [mode for mode in modes if type(mode) is torch.utils._device.DeviceContext]
+        for mode in devices:  # the default device is a mode too, and has a sentence of its own
+            torch._C._push_on_torch_function_stack(mode)
+        if len(modes) > len(devices):
             log.side_effect("The code leaves a torch mode active that sees every operation.")
+
+    def _remove_modes(self) -> list[Any]:
+        removed: list[Any] = []
+        while len(_get_current_dispatch_mode_stack()) > self._dispatch_modes:
+            removed.append(_pop_dispatch_mode())
+        while torch._C._len_torch_function_stack() > self._function_modes:
+            removed.append(torch._C._pop_torch_function_stack())
+        return removed
 
     def _inspect_python(self, log: Log) -> None:
         errors = np.geterr()
@@ -146,11 +157,10 @@ class Settings:
             locale.setlocale(locale.LC_ALL, name)
 
     def _inspect_environment(self, log: Log) -> None:
-        now = dict(os.environ)
-        if now == self._environment:
+        now, before = dict(os.environ), self._environment
+        changed = sorted(name for name in self._variables if now.get(name) != before.get(name))
+        if not changed:
             return
-        before = self._environment
-        changed = sorted(name for name in {*now, *before} if now.get(name) != before.get(name))
         log.notice(f"The code changes environment variables ({listing([name[:40] for name in changed])}).")
         for name in changed:
             if name in before:

@@ -17,6 +17,7 @@ class Tally:
     def __init__(self) -> None:
         self._shared = mmap.mmap(-1, struct.calcsize("Q"))
         self._files: set[str] = set()
+        self.variables: set[str] = set()  # environment variables that the submission itself set or removed
 
     @property
     def forks(self) -> int:

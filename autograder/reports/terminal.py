@@ -157,7 +157,7 @@ class _Writer:
         return out
 
     def check(self, check: CheckResult) -> RenderableType:
-        score = f"{points(check.points)} / {points(check.max_points)}"
+        score = f"{points(check.points)}/{points(check.max_points)}"
         words = f"  {MARKS[check.verdict].word}, {score}"
         out: list[RenderableType] = [Text.assemble(self.symbol(check.verdict), " ", clean(check.title), (words, "dim"))]
         if check.message:
@@ -197,9 +197,9 @@ class _Writer:
             return [*out, Text("Not graded, and not your fault: nothing of this counts.", style="yellow")]
         score = report.score if whole else sum(part.score for part in parts)
         of = report.max_score if whole else sum(part.max_score for part in parts)
-        total = Text.assemble(("Total  ", "bold"), (f"{points(score)} / {points(of)}", "bold"), "  ")
+        total = Text.assemble(("Total  ", "bold"), (f"{points(score)} / {points(of)}", "bold"))
         if whole:
-            total.append_text(self.word(report.verdict))
+            total = Text.assemble(total, "  ", self.word(report.verdict))
         out.append(total)
         if report.assembled.get("message"):
             out.append(Text(f"The whole model, put together: {clean(report.assembled['message'])}"))

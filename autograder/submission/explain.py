@@ -25,6 +25,8 @@ _WIDE = (  # the longer mark first: UTF-32's begins with UTF-16's
     (codecs.BOM_UTF16_BE, "utf-16", "UTF-16"),
 )
 _CODING = re.compile(rb"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")  # PEP 263
+#: Bytes of a source that are looked at line by line: ten times a long answer, and a quarter of a second at worst.
+_HEAD = 200_000
 _NEWLINE = re.compile(rb"\r\n|\r|\n")
 _HTML = re.compile(r"\s*<(?:!doctype html|html|head|body)\b", re.IGNORECASE)
 _PRINT = re.compile(  # `print "x"`, `print x`; not `print(x)`, `print = log`, `print.x`, `print in names`
@@ -83,14 +85,14 @@ def _by_bytes(name: str, data: bytes) -> str:
 
 
 def _by_lines(name: str, data: bytes, where: Where) -> str:
-    text = source_text(data)
+    text = source_text(_head(data))
     start = text[:1000].lstrip()
     if start.startswith("{") and '"nbformat"' in text and ('"cells"' in text or '"worksheets"' in text):
         return "This is a Jupyter notebook (JSON), not a Python file: export it as .py or submit the .ipynb itself."
     if _HTML.match(start):
         return f"{name} is a web page (HTML), not a Python file: download the raw file."
     lines = list(scan(text))
-    if not any(line.code.strip() or line.in_string for line in lines):
+    if len(data) <= _HEAD and not any(line.code.strip() or line.in_string for line in lines):
         return f"{name} contains no code."
     if _numbered(lines):
         return "The lines begin with their numbers: remove the numbers, they are not part of the code."
@@ -160,9 +162,14 @@ def _not_utf8(data: bytes, where: Where) -> tuple[str, bool]:
     if any(data.startswith(mark) for mark, _, _ in _WIDE) or _declares_coding(data):
         return "", False
     sentence = f"The file is not UTF-8 (byte 0x{data[start]:02x} on {where(_line_of(data, start))}): save it as UTF-8."
-    lines = scan(data.decode("utf-8", "surrogateescape"))
+    lines = scan(_head(data).decode("utf-8", "surrogateescape"))
     in_code = any("\udc80" <= char <= "\udcff" for line in lines for char in line.text[: line.comment])
     return sentence, not in_code
+
+
+def _head(data: bytes) -> bytes:
+    """Return the whole lines at the beginning of `data` that are looked at one by one."""
+    return data if len(data) <= _HEAD else data[: data.rfind(b"\n", 0, _HEAD) + 1 or _HEAD]
 
 
 def _line_of(data: bytes, start: int) -> int:

@@ -90,6 +90,8 @@ def _read(draft: _Draft, path: Path, info: os.stat_result) -> None:
     if stat.S_ISDIR(info.st_mode):
         _from_listing(draft, _lone_archive(Folder(path)))
         return
+    if not stat.S_ISREG(info.st_mode):
+        raise Refused(f"{shown(name)} is not a regular file.")
     suffix = suffix_of(name)
     if suffix == ".py":
         _from_source(draft, name, read_regular(path, (), MAX_SOURCE))
@@ -195,7 +197,7 @@ def _add_notebooks(draft: _Draft, notebooks: dict[str, list[str]]) -> None:
     data = source.encode("utf-8", "backslashreplace")  # JSON may hold half a surrogate pair: shown as its escape
     names = ", ".join(notebooks)
     if len(data) > MAX_SOURCE:
-        raise Refused(f"The code in {shown(names)} is too large (at most {MAX_SOURCE // MB} MB).")
+        raise too_large(f"The code in {shown(names)}", MAX_SOURCE)
     draft.tree[target] = data
     draft.lenient.add(target)
     draft.shown_as[target] = shown(names)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 _NEWLINE = re.compile(r"\r\n|\r|\n")  # what Python takes for the end of a line; str.splitlines() knows eight more
-_MARK = re.compile(r"#|\"\"\"|'''|\"|'|[\[({]|[\])}]")
+_MARK = re.compile(r"#|\"\"\"|'''|\"|'|[\[({\])}]+")
 _ESCAPE_OR_END = {quote: re.compile(r"\\.|" + quote) for quote in ('"""', "'''", '"', "'")}
 
 
@@ -58,13 +58,13 @@ class Scanner:
             if mark[0] == "#":
                 comment = mark.start()
                 break
-            if mark[0] in "([{":
-                self._depth += 1
-            elif mark[0] in ")]}":
-                self._depth = max(0, self._depth - 1)
-            else:
+            if mark[0][0] in "\"'":
                 self._quote = mark[0]
-            code.append(mark[0] if len(mark[0]) == 1 and mark[0] not in "\"'" else '""')
+                code.append('""')
+                continue
+            opened = sum(map(mark[0].count, "([{"))
+            self._depth = max(0, self._depth + 2 * opened - len(mark[0]))  # opened minus closed
+            code.append(mark[0])
         self._continued = comment == len(text) and text.endswith("\\")
         if len(self._quote) == 1 and not self._continued:
             self._quote = ""  # a string in single quotes ends with its line, closed or not

@@ -32,6 +32,7 @@ SHADOWED = frozenset(sys.stdlib_module_names) | frozenset(
 )
 
 SHOWN_LENGTH = 80  # characters: a file name longer than a terminal line hides the sentence around it
+MAX_PATH = 4096  # characters in a path; Linux allows no more
 NAME_BYTES = 240  # every file system in use takes 255 bytes for one name
 
 Kind = Literal["file", "folder", "link", "link out", "special"]
@@ -117,6 +118,8 @@ def is_plain(name: str) -> bool:
 
 def archive_parts(name: str) -> tuple[str, ...]:
     """Return the parts of a member's name (none for "./"). Raises Refused for a name that leads out of the archive."""
+    if len(name) > MAX_PATH:
+        raise Refused(f"The archive holds a path of {len(name):,} characters ({shown(name)}).")
     if "\0" in name:
         raise Refused(f"The archive holds a name with a NUL in it ({shown(name)}).")
     if "\\" in name:

@@ -7,13 +7,13 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from autograder.submission.limits import MAX_NOTEBOOK_VALUES, Refused
+from autograder.submission.limits import MAX_NOTEBOOK_VALUES, MAX_SOURCE, Refused, too_large
 from autograder.submission.lines import Scanner, split_lines
 from autograder.submission.names import shown
 from autograder.verdict import Verdict
 
 _LINE_MAGIC = re.compile(r"\s*(?:%{1,2}[A-Za-z]|!|\?)")
-_ASSIGNED_MAGIC = re.compile(r"\s*[\w.,\[\] ]+=\s*(?:%[A-Za-z]|!)")
+_ASSIGNED_MAGIC = re.compile(r"\s*+[\w.,\[\] ]++=\s*+(?:%[A-Za-z]|!)")  # possessive: blanks may be many
 _HELP = re.compile(r"\s*[\w.*]+\?{1,2}\s*$")
 _CELL_MAGIC = re.compile(r"%%(\w+)")
 #: Cell magics whose body runs as plain Python in the notebook itself: only their first line is not Python.
@@ -36,7 +36,10 @@ def code_cells(data: bytes, name: str) -> list[str]:
     cells = _cells(book)
     if cells is None:
         raise Refused(f"{shown(name)} is not a notebook (it has no cells): save it again from Jupyter.", Verdict.FAILED)
-    return [_source(cell) for cell in cells if isinstance(cell, dict) and cell.get("cell_type") == "code"]
+    sources = [_source(cell) for cell in cells if isinstance(cell, dict) and cell.get("cell_type") == "code"]
+    if sum(len(source) + len("# %% cell 1\n") for source in sources) > MAX_SOURCE:
+        raise too_large(f"The code in {shown(name)}", MAX_SOURCE)
+    return sources
 
 
 def to_python(cells: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from autograder.verdict import Verdict
 
 _MAX_FOUND = 5  # names in "(found: ...)": enough to recognise the wrong folder by
 #: What browsers and editors make of "model.py": "model (1).py", "model - Copy.py", "model.py.txt".
-_VARIANT = re.compile(r"(.+?)(?: ?\(\d+\)|[ _-]*copy)?\.py(?:\.txt)?", re.IGNORECASE)
+_VARIANT = re.compile(r"(.+?)(?: ?\(\d+\)|[ _-]{0,3}copy)?\.py(?:\.txt)?", re.IGNORECASE)
 
 
 def refuse_irregular(entries: Iterable[Entry], names: Sequence[str]) -> None:

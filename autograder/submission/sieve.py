@@ -35,7 +35,7 @@ def sift(listing: Listing, track: Track) -> Sifted:
     sifted = Sifted()
     left_out = list(listing.pruned)
     taken: set[str] = set()
-    for entry in sorted(listing.entries, key=lambda entry: (entry.path not in required, entry.parts)):
+    for entry in sorted(listing.entries, key=lambda entry: _order(entry, required)):
         if entry.path in required:
             if entry.kind == "file":
                 sifted.sources.append(entry)
@@ -61,6 +61,11 @@ def sift(listing: Listing, track: Track) -> Sifted:
     sifted.warnings = list(dict.fromkeys(sifted.warnings))
     sifted.suspicious = list(dict.fromkeys(sifted.suspicious))
     return sifted
+
+
+def _order(entry: Entry, required: set[str]) -> tuple[bool, list[str], tuple[str, ...]]:
+    """Names that the track asks for first, a file before what pretends to be inside it, whatever their case."""
+    return entry.path not in required, [part.casefold() for part in entry.parts], entry.parts
 
 
 def _runs_at_startup(entry: Entry) -> bool:

@@ -1,0 +1,3 @@
+from .attention import CausalSelfAttention
+from .block import Block
+from .mlp import MLP
