@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+import torch
 
 import autograder
 from autograder.checks import CHECKS, Outcome, Stopped
@@ -48,9 +51,21 @@ def grade(
         write_tree(submission, tree)
         student = Student(submission, track, nursery, limits or Limits(), tree)
         try:
-            return _grade_loaded(submission, track, nursery, seed, chosen, student)
+            with one_thread():
+                return _grade_loaded(submission, track, nursery, seed, chosen, student)
         finally:
             student.close()
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch use one thread: on tensors this small more of them only wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _grade_loaded(

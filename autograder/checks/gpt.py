@@ -95,10 +95,7 @@ def _wrong_reply(
     except Stopped:
         if not with_targets:
             raise
-        problem = stopped.outcome
-        return Outcome(
-            problem.verdict, f"With targets: {problem.message}", problem.look_at, problem.evidence, usable=True
-        )
+        return None  # a loss that raises is told, and paid for, in the check of the loss
     when = "With targets" if with_targets else "Without targets"
     if not answer.sequence or len(answer.outputs) != 2:
         if answer.outputs and answer.outputs[0] is None:

@@ -10,7 +10,7 @@ import contextlib
 import inspect
 import types
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +19,7 @@ from autograder.probe.devices import DeviceWatch
 from autograder.probe.faults import describe_exception
 from autograder.probe.loading import Loaded, fallback_config, load_tree
 from autograder.probe.standins import standin_class
-from autograder.probe.watch import Watch
+from autograder.probe.watch import Snapshot, Watch, snapshot
 
 Result = tuple[dict[str, Any], dict[str, Tensor]]
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -45,9 +45,16 @@ def student_code(stage: str) -> Iterator[None]:
 class Workbench:
     """Handles the requests of one grading run, one at a time."""
 
+    _originals: ClassVar[Snapshot | None] = None
+
+    @classmethod
+    def preload(cls) -> None:
+        """Take the snapshot of torch once, in the warm process, before any student's code exists there."""
+        cls._originals = snapshot()
+
     def __init__(self, tree: str) -> None:
         self._tree = tree
-        self._watch = Watch(tree)
+        self._watch = Watch(tree, self._originals)
         self._loaded: Loaded | None = None
         self._defaults: dict[str, int] = {}
         self._config_class = ""
@@ -70,7 +77,8 @@ class Workbench:
             data, out = operations[op](args, tensors)
         except StudentFault as fault:
             data, out = {"error": describe_exception(fault.error, self._tree, fault.stage).to_json()}, {}
-        self._watch.inspect()
+        if op in ("load", "config", "build", "call"):
+            self._watch.inspect()
         data["watch"] = {
             "tampering": self._watch.tampering,
             "side_effects": self._watch.side_effects,
@@ -287,7 +295,8 @@ class Workbench:
             if args["backward"] == "loss":
                 flat[1].backward()
             else:
-                flat[args["backward"]].backward(given["cotangent"])
+                # Not output.backward(cotangent): that way torch imports sympy, which takes half a second.
+                (flat[args["backward"]] * given["cotangent"]).sum().backward()
 
     def _step(self, args: dict[str, Any], _: dict[str, Tensor]) -> Result:
         """Take one step of plain SGD on every parameter that has a gradient; return the tensors asked for."""

@@ -83,10 +83,8 @@ class Intercepts:
         changed = []
         for name, (table, entries) in self._hooks.items():
             current = getattr(torch_modules, name, None)
-            same = (
-                current is table and len(table) == len(entries) and all(table.get(k) is v for k, v in entries.items())
-            )
-            if not same:
+            unchanged = len(table) == len(entries) and all(table.get(k) is v for k, v in entries.items())
+            if current is not table or not unchanged:
                 changed.append(name.removeprefix("_global_"))
                 table.clear()
                 table.update(entries)
