@@ -13,6 +13,7 @@ import autograder
 from autograder.checks import CHECKS, Outcome, Stopped
 from autograder.checks.assembled import assembled
 from autograder.checks.exam import Exam
+from autograder.checks.faults import fault_outcome
 from autograder.checks.student import Student
 from autograder.oracle.cases import Draws
 from autograder.oracle.reference import Reference
@@ -88,7 +89,7 @@ def _grade_loaded(
     warnings = [*student.tampering, *student.notices, *exam.warnings]
     if student.output_bytes > LOUD_BYTES:
         warnings.append(f"It prints an enormous amount ({student.output_bytes / 1e6:.0f} MB) while it is graded.")
-    modules = {name: str(facts.get("file", "")) for name, facts in student.facts.items() if facts.get("found")}
+    modules = {name: facts.file for name, facts in student.facts.items() if facts.found}
     return _report(submission, track, nursery, seed, results, warnings, whole, modules)
 
 
@@ -137,15 +138,13 @@ def _cannot_start(exam: Exam, part: Part, submission: Submission) -> Outcome | N
             f"There is no {part.file} in the submission.",
             f"Hand in {part.file} (or one {exam.track.single_file}).",
         )
-    if facts.get("error"):
-        outcome = exam.student.fault(None, facts["error"])
-        return _explained(submission, _import_outcome(outcome, str(facts["file"])), str(facts["file"]))
-    if facts.get("found"):
+    if facts.fault is not None:
+        outcome = _import_outcome(fault_outcome(facts.fault), facts.file)
+        return _explained(submission, outcome, facts.file)
+    if facts.found:
         return None
-    message = (
-        submission.explanations.get(str(facts["file"])) or f"There is no class {part.class_name} in {facts['file']}."
-    )
-    nothing = not any(f.get("found") for f in exam.student.facts.values())
+    message = submission.explanations.get(facts.file) or f"There is no class {part.class_name} in {facts.file}."
+    nothing = not any(f.found for f in exam.student.facts.values())
     return Outcome(
         Verdict.NOT_ATTEMPTED if nothing else Verdict.FAILED,
         message,

@@ -1,6 +1,22 @@
-"""The checks, one module a part. Importing this package registers them all."""
+"""The checks. Importing this package registers them all; autograder/tracks/*.toml says what each is worth."""
 
-from autograder.checks import attention, block, config, gpt, layer
+from autograder.checks import attention, block, conduct, config, gpt, gradients, layer, loss, tensors, tying
 from autograder.checks.registry import CHECKS, Check, Outcome, Stopped, check
 
-__all__ = ["CHECKS", "Check", "Outcome", "Stopped", "attention", "block", "check", "config", "gpt", "layer"]
+__all__ = [
+    "CHECKS",
+    "Check",
+    "Outcome",
+    "Stopped",
+    "attention",
+    "block",
+    "check",
+    "conduct",
+    "config",
+    "gpt",
+    "gradients",
+    "layer",
+    "loss",
+    "tensors",
+    "tying",
+]

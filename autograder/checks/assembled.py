@@ -66,7 +66,7 @@ def _agrees(exam: Exam) -> bool | None:
     inputs = exam.inputs(part, sizes, "assembled")
     expected = exam.reference.evaluate(part, sizes.config, weights, inputs, stand_ins=False).outputs[0]
     answer = exam.student.call(part, model, inputs)
-    output = answer.outputs[0] if answer.outputs else None
+    output = answer.first
     if not isinstance(output, Tensor) or expected is None or output.shape != expected.shape:
         return False
     return compare(output, expected).ok

@@ -14,7 +14,7 @@ from autograder.checks.evidence import (
     same,
 )
 from autograder.checks.exam import Exam, Specimen
-from autograder.checks.layer import first_output
+from autograder.checks.outputs import first_output
 from autograder.checks.registry import Outcome, Stopped, check, failed, passed
 from autograder.checks.student import CALL_SEED
 from autograder.oracle.cases import Sizes
@@ -134,8 +134,7 @@ def masked_scores_are_gone(exam: Exam, part: Part) -> Outcome:
 @check("attention.divisibility", needs=["builds"])
 def uneven_heads_are_refused(exam: Exam, part: Part) -> Outcome:
     """n_embd that n_head does not divide is refused with AssertionError or ValueError."""
-    facts = exam.student.facts.get(part.class_name, {})
-    if facts.get("stub", {}).get("__init__"):
+    if "__init__" in exam.student.facts_of(part).unwritten:
         return Outcome(Verdict.NOT_ATTEMPTED, f"{part.class_name}.__init__ is not written yet.")
     uneven = {**exam.draws.sizes("uneven", n_head=3, head_dim=4, length=7).config, "n_embd": 16, "n_head": 3}
     result = exam.student.try_build(part, uneven, interface=exam.approach(part).interface)

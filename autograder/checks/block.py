@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from autograder.checks.evidence import compare, numbers
 from autograder.checks.exam import Exam
-from autograder.checks.layer import first_output
+from autograder.checks.outputs import first_output
 from autograder.checks.registry import Outcome, check, failed, passed
 from autograder.oracle.cases import Sizes
 from autograder.track import Part

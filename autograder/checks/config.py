@@ -5,6 +5,7 @@ from __future__ import annotations
 from autograder.checks.evidence import table
 from autograder.checks.exam import Exam
 from autograder.checks.registry import Outcome, check, failed, passed
+from autograder.checks.replies import Field
 from autograder.track import Part
 from autograder.verdict import Verdict
 
@@ -13,8 +14,7 @@ from autograder.verdict import Verdict
 def config_has_the_defaults(exam: Exam, part: Part) -> Outcome:
     """GPTConfig() has the five fields with their defaults."""
     name, wanted = part.class_name, exam.track.config
-    facts = exam.student.facts.get(name, {})
-    if facts.get("empty"):
+    if exam.student.facts_of(part).empty:
         return Outcome(Verdict.NOT_ATTEMPTED, f"{name} has no fields yet.", f"Write the fields: {_fields(wanted)}.")
     fields, fault = exam.student.build_config({})
     if fault is not None:
@@ -51,7 +51,7 @@ def config_has_the_defaults(exam: Exam, part: Part) -> Outcome:
 def config_takes_keywords(exam: Exam, part: Part) -> Outcome:
     """Each field can be set by keyword, alone and with the others."""
     name = part.class_name
-    if exam.student.facts.get(name, {}).get("empty"):
+    if exam.student.facts_of(part).empty:
         return Outcome(Verdict.NOT_ATTEMPTED, f"{name} has no fields yet.")
     sizes = exam.draws.sizes("config").config
     before, unbuildable = exam.student.build_config({})
@@ -74,7 +74,7 @@ def config_takes_keywords(exam: Exam, part: Part) -> Outcome:
                 usable=True,
             )
         for field, value in values.items():
-            if not _equal(fields.get(field, {}), value):
+            if not _equal(fields.get(field), value):
                 return failed(
                     f"{call}.{field} is {_shown(fields.get(field))}, not {value}.", "Keep what was given.", usable=True
                 )
@@ -97,13 +97,13 @@ def config_takes_keywords(exam: Exam, part: Part) -> Outcome:
 def config_fields_are_integers(exam: Exam, part: Part) -> Outcome:
     """The five fields are integers."""
     name = part.class_name
-    if exam.student.facts.get(name, {}).get("empty"):
+    if exam.student.facts_of(part).empty:
         return Outcome(Verdict.NOT_ATTEMPTED, f"{name} has no fields yet.")
     fields, fault = exam.student.build_config(exam.track.config)
     defaults, default_fault = exam.student.build_config({})
     for found in (defaults if default_fault is None else {}, fields if fault is None else {}):
         for field in exam.track.config:
-            kind = found.get(field, {}).get("type", "int")
+            kind = found[field].type if field in found else "int"
             if kind != "int":
                 return failed(
                     f"{name}().{field} is of type {kind}, not int: {_shown(found[field])}.",
@@ -115,16 +115,15 @@ def config_fields_are_integers(exam: Exam, part: Part) -> Outcome:
     return passed()
 
 
-def _equal(field: dict[str, object], value: int) -> bool:
+def _equal(field: Field | None, value: int) -> bool:
     """Whether a field holds this number, be it as a float or as text: its type costs points in one check only."""
-    held = field.get("value")
-    return held == value or held == str(value)
+    return field is not None and (field.value == value or field.value == str(value))
 
 
-def _shown(field: dict[str, object] | None) -> str:
+def _shown(field: Field | None) -> str:
     if field is None:
         return "missing"
-    return f"{field['value']!r}" if field.get("value") is not None else str(field.get("type"))
+    return repr(field.value) if field.value is not None else f"of type {field.type}"
 
 
 def _fields(wanted: dict[str, int]) -> str:

@@ -17,11 +17,11 @@ from torch import Tensor
 from autograder.checks.evidence import compare
 from autograder.checks.names import Names, candidates, exact
 from autograder.checks.registry import Outcome, Stopped
-from autograder.checks.student import Answer, Model, Student
+from autograder.checks.replies import Answer, Model
+from autograder.checks.student import Student
 from autograder.oracle.cases import Config, Draws, Sizes, own_and_standin_shapes, places
 from autograder.oracle.reference import Expected, Reference
 from autograder.track import Part, Shape
-
 
 TABLE, HEAD = "transformer.wte.weight", "lm_head.weight"
 
@@ -170,8 +170,7 @@ class Exam:
 
     def _other_interface(self, part: Part, sizes: Sizes) -> bool:
         """Whether the constructor asks for plain numbers (n_embd, n_head) instead of a config."""
-        signature = self.student.signature(part, sizes.config)
-        return signature is not None and len(signature["all"]) > 0
+        return bool(self.student.constructor_arguments(part, sizes.config))
 
     def _try(self, part: Part, sizes: Sizes, model: Model, stand_ins: bool, interface: str) -> tuple[Approach, bool]:
         """Return the approach, and whether a call came through at all.
@@ -207,8 +206,7 @@ class Exam:
             RuntimeError,
         ):  # RuntimeError: the reference cannot be wired around sub-parts that change shapes
             return False
-        output = answer.outputs[0] if answer.outputs else None
-        target = expected.outputs[0]
+        output, target = answer.first, expected.outputs[0]
         same = isinstance(output, Tensor) and target is not None and output.shape == target.shape
         return same and compare(output, target).ok  # type: ignore[arg-type]
 
@@ -254,7 +252,7 @@ class Exam:
             def forward(ctx: Any, x: Tensor) -> Tensor:
                 ctx.save_for_backward(x)
                 answer = student.call(specimen.part, specimen.model, {"x": x.detach().float()}, path=path)
-                output = answer.outputs[0] if answer.outputs else None
+                output = answer.first
                 if not isinstance(output, Tensor) or output.shape != x.shape:
                     raise RuntimeError("a sub-module does not keep the shape (B, T, C)")
                 return output.double()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from autograder.checks.student import Model, Parameter
+from autograder.checks.replies import Model, Parameter
 from autograder.track import Shape
 
 #: Words in a tensor's name that tell its role in attention. Fused names such as "qkv" match none of them.
@@ -92,7 +92,7 @@ def _distinct(options: Iterator[Names]) -> Iterator[Names]:
 
 
 def _all(model: Model, shapes: Mapping[str, Shape]) -> Iterator[Names]:
-    own = [p for p in _distinct_parameters(model)]
+    own = _distinct_parameters(model)
     for fitting in (_by_shape(own, shapes), _by_pieces(own, shapes)):
         for takes in fitting:
             yield Names(tuple(takes), False)
@@ -148,8 +148,7 @@ def _orders(names: Sequence[str], fitting: Sequence[Parameter]) -> Iterator[list
     by_ending = _match_endings(names, fitting)
     if by_ending is not None:
         likely.append(by_ending)
-    same_leaf = [p for p in fitting]
-    likely.append(same_leaf)
+    likely.append(list(fitting))
     limit = 24 if len(fitting) <= 4 else 1
     likely += [list(order) for order in itertools.islice(itertools.permutations(fitting), limit)]
     for order in likely:

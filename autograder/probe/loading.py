@@ -171,13 +171,15 @@ def _first_line(node: ast.FunctionDef) -> int:
 
 
 def _is_stub_body(body: list[ast.stmt]) -> bool:
+    """Whether nothing is written, or the body gives up before its end; a bare return at the very end is a mistake."""
     rest = [node for node in body if not _is_filler(node)]
-    if not rest:
-        return True
-    first = rest[0]
-    if isinstance(first, ast.Return):
-        return first.value is None or (isinstance(first.value, ast.Constant) and first.value.value in (None, ...))
-    return isinstance(first, ast.Raise) and first.exc is not None and "NotImplementedError" in ast.dump(first.exc)
+    return not rest or any(_gives_up(node) for node in rest[:-1]) or (len(rest) == 1 and _gives_up(rest[0]))
+
+
+def _gives_up(node: ast.stmt) -> bool:
+    if isinstance(node, ast.Return):
+        return node.value is None or (isinstance(node.value, ast.Constant) and node.value.value in (None, ...))
+    return isinstance(node, ast.Raise) and node.exc is not None and "NotImplementedError" in ast.dump(node.exc)
 
 
 def _is_filler(node: ast.stmt) -> bool:

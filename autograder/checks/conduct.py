@@ -1,0 +1,141 @@
+"""Checks of conduct: the same in train and eval mode, no trace of a call, dtype and device followed."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from autograder.checks.evidence import (
+    compare,
+    describe_difference,
+    same,
+)
+from autograder.checks.exam import Exam
+from autograder.checks.outputs import first_output
+from autograder.checks.registry import Outcome, Stopped, check, failed, passed
+from autograder.checks.replies import Answer
+from autograder.checks.student import CALL_SEED
+from autograder.track import Part
+
+AXES = ("batch row", "position", "channel")
+
+
+@check("attention.train_mode", "mlp.train_mode", "block.train_mode", "gpt.train_mode", needs=["shapes"])
+def training_changes_nothing(exam: Exam, part: Part) -> Outcome:
+    """train() and eval() give the same numbers, and no randomness."""
+    sizes = exam.draws.sizes(f"{part.name} train")
+    model = exam.build(part, sizes)
+    inputs = exam.inputs(part, sizes, f"{part.name} train")
+    still = first_output(exam, part, exam.student.call(part, model, inputs))
+    model = exam.build(part, sizes)
+    for train in (False, True):
+        answer = exam.student.call(part, model, inputs, train=train, seed=1)
+        again = exam.student.call(part, model, inputs, train=train, seed=2)
+        first, second = first_output(exam, part, answer), first_output(exam, part, again)
+        mode = "train" if train else "eval"
+        if answer.random and not same(first, second):
+            return failed(
+                f"In {mode} mode the output is random: two equal calls differ by up to {float((first - second).abs().max()):.3g}.",
+                "The contract has no dropout and no noise: drop it, or let it default to 0."
+                if train
+                else "F.dropout and dropout_p are always on unless you pass training=self.training; the contract has no dropout at all.",
+            )
+        if train and not same(first, still, 1e-5):
+            sentence, exhibit = describe_difference(compare(first, still, 1e-5), AXES)
+            return failed(
+                f"train() and eval() give different numbers: {sentence}.",
+                "Nothing here depends on self.training.",
+                [exhibit],
+            )
+    return passed()
+
+
+@check("attention.pure", "mlp.pure", "block.pure", "gpt.pure", needs=["shapes"])
+def a_call_leaves_no_trace(exam: Exam, part: Part) -> Outcome:
+    """A call changes neither its input nor the model, and remembers nothing."""
+    sizes = exam.draws.sizes(f"{part.name} pure")
+    model = exam.build(part, sizes)
+    inputs = exam.inputs(part, sizes, f"{part.name} pure")
+    shorter = {name: value[:, : sizes.length - 3].contiguous() for name, value in inputs.items()}
+    fewer = {name: value[: sizes.batch - 1].contiguous() for name, value in inputs.items()}
+    first = exam.student.call(part, model, inputs, observe=True)
+    problem = _traces(part, first, inputs, "forward")
+    if problem is not None:
+        return problem
+    reference = first_output(exam, part, first)
+    for trial in (inputs, shorter, fewer, inputs):
+        again = first_output(exam, part, exam.student.call(part, model, trial, observe=True))
+        fresh = exam.build(part, sizes)
+        alone = first_output(exam, part, exam.student.call(part, fresh, trial))
+        exam.student.forget(fresh)
+        if not same(again, alone, 1e-5):
+            return failed(
+                "A second call gives another answer than the first: the layer remembers something from the call before.",
+                "forward must not keep state: no cache of keys, values or outputs on self.",
+            )
+    reseeded = exam.student.call(part, model, inputs, seed=CALL_SEED + 1)
+    if reseeded.random and same(first_output(exam, part, reseeded), reference):
+        return failed(
+            "forward changes the global random state.",
+            "Do not call torch.manual_seed, or draw numbers, inside the model.",
+        )
+    cotangent = exam.draws.normal(f"{part.name} pure cotangent", tuple(reference.shape))
+    try:
+        trained = exam.student.call(part, model, inputs, observe=True, train=True, cotangent=cotangent)
+    except Stopped:
+        return passed("Training mode could not be seen: the check of gradients tells why.")
+    return _traces(part, trained, inputs, "forward in train mode") or passed()
+
+
+def _traces(part: Part, answer: Answer, inputs: dict[str, Tensor], when: str) -> Outcome | None:
+    for name, value in inputs.items():
+        after = answer.after.get(name)
+        if after is not None and (after.shape != value.shape or not bool((after == value).all())):
+            return failed(
+                f"{part.class_name}.{when} changes its input {name} in place.",
+                f"Write to a new tensor ({name} = {name} - ...), not to the caller's ({name} -= ..., {name}.zero_()).",
+            )
+    if answer.changed:
+        return failed(
+            f"{when} changes the saved tensor {answer.changed[0]}.",
+            "Only the optimizer changes weights; LayerNorm keeps no running statistics.",
+        )
+    if answer.mode_changed:
+        return failed(f"{when} switches train/eval mode.", "Leave train() and eval() to the caller.")
+    return None
+
+
+@check("attention.follows", "mlp.follows", "block.follows", "gpt.follows", needs=["shapes"])
+def it_follows_dtype_and_device(exam: Exam, part: Part) -> Outcome:
+    """It works in float64 and on another device."""
+    sizes = exam.draws.sizes(f"{part.name} follows")
+    inputs = exam.inputs(part, sizes, f"{part.name} follows")
+    for dtype in ("float32", "float64"):
+        model = exam.build(part, sizes, dtype=dtype)
+        given = {n: v.double() if dtype == "float64" and v.is_floating_point() else v for n, v in inputs.items()}
+        try:
+            answer = exam.student.call(part, model, given)
+        except Stopped as stopped:
+            problem = stopped.outcome
+            return Outcome(
+                problem.verdict,
+                f"After model.to(torch.{dtype}): {problem.message}",
+                "Make new tensors with dtype=x.dtype, and leave casts to the caller.",
+                problem.evidence,
+            )
+        if answer.dtypes[0] != dtype:
+            return failed(
+                f"Given {dtype}, it returns {answer.dtypes[0]}.",
+                "Return the dtype that came in: no .double(), .float() or .half() on the result.",
+            )
+    model = exam.build(part, sizes)
+    answer = exam.student.call(part, model, inputs, moved=True)
+    if answer.device_faults:
+        return _left_behind(answer.device_faults[0])
+    return passed()
+
+
+def _left_behind(what: str) -> Outcome:
+    return failed(
+        f"A tensor stays on the CPU when the model moves to another device: {what}.",
+        "Register it with register_buffer, or make it with device=x.device.",
+    )

@@ -1,0 +1,135 @@
+"""Checks of gradients: they reach the input and every parameter, and are right."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from autograder.checks.evidence import (
+    GRADIENT_TOLERANCE,
+    compare,
+    table,
+)
+from autograder.checks.exam import HEAD, TABLE, Exam, Specimen
+from autograder.checks.outputs import draw_targets
+from autograder.checks.registry import Outcome, Stopped, check, failed, passed
+from autograder.checks.replies import Answer
+from autograder.track import Part
+from autograder.verdict import Verdict
+
+
+@check("attention.gradients", "mlp.gradients", "block.gradients", needs=["shapes", "parameters"])
+def gradients_reach_everything(exam: Exam, part: Part) -> Outcome:
+    """Gradients of the input and of every parameter are right."""
+    sizes = exam.draws.sizes(f"{part.name} gradients", n_head=3)
+    specimen = exam.specimen(part, sizes, f"{part.name} gradients")
+    inputs = exam.inputs(part, sizes, f"{part.name} gradients")
+    cotangent = exam.draws.normal(f"{part.name} cotangent", tuple(inputs["x"].shape))
+    expected = exam.expect(specimen, inputs, cotangent=cotangent)
+    answer = exam.ask(specimen, inputs, cotangent=cotangent, train=True)
+    return compare_gradients(exam, specimen, answer, expected.gradients, inputs, cotangent)
+
+
+@check("gpt.gradients", needs=["shapes", "parameters", "layers"])
+def loss_gradients_are_right(exam: Exam, part: Part) -> Outcome:
+    """The gradient of the logits reaches every parameter, and is right."""
+    sizes = exam.draws.sizes("gpt gradients", n_layer=2, batch=4)
+    specimen = exam.specimen(part, sizes, "gpt gradients")
+    inputs = exam.inputs(part, sizes, "gpt gradients")
+    cotangent = exam.draws.normal("gpt cotangent", (sizes.batch, sizes.length, sizes.config["vocab_size"]))
+    answer = exam.ask(specimen, inputs, cotangent=cotangent, train=True)
+    expected = exam.expect(specimen, inputs, cotangent=cotangent)
+    outcome = compare_gradients(exam, specimen, _joined(specimen, answer), expected.gradients, inputs, cotangent)
+    if outcome.verdict is not Verdict.PASSED:
+        return outcome
+    targets = draw_targets(exam, sizes, "gpt gradients")
+    given = {**inputs, "targets": targets}
+    try:
+        trained = exam.student.call(part, specimen.model, given, keywords=["targets"], loss=True, train=True)
+    except Stopped as stopped:
+        if "does not require grad" in stopped.outcome.message:
+            return failed(
+                "The loss is cut off from the graph: loss.backward() has nothing to do.",
+                "No detach(), .item() or .data on the way to the loss.",
+                usable=True,
+            )
+        return passed("The loss itself is another check's business.")
+    if trained.outputs[1] is None or not isinstance(trained.outputs[1], Tensor):
+        return passed()
+    if all(float(g.abs().max()) == 0.0 for name, g in trained.gradients.items()) or not trained.gradients:
+        return failed(
+            "loss.backward() leaves every gradient at zero.",
+            "No detach(), .item() or .data on the way to the loss.",
+            usable=True,
+        )
+    return outcome
+
+
+def _joined(specimen: Specimen, answer: Answer) -> Answer:
+    """Add up the gradients of input table and head when they are two parameters: not tying them costs points elsewhere."""
+    table_row, head_row = specimen.model.find(TABLE), specimen.model.find(HEAD)
+    if table_row is not None and head_row is not None and table_row.group != head_row.group:
+        table_grad, head_grad = answer.gradients.get(TABLE), answer.gradients.get(HEAD)
+        if table_grad is not None and head_grad is not None and table_grad.shape == head_grad.shape:
+            answer.gradients[HEAD] = table_grad + head_grad
+    return answer
+
+
+def compare_gradients(
+    exam: Exam,
+    specimen: Specimen,
+    answer: Answer,
+    expected: dict[str, Tensor],
+    inputs: dict[str, Tensor],
+    cotangent: Tensor | None,
+) -> Outcome:
+    """Compare every gradient; a tensor that the student lacks is another check's business.
+
+    Gradients follow the numbers: where those are wrong already, it only counts whether any gradient arrives at all. A
+    frozen tensor costs its points in `parameters`.
+    """
+    output_right = _output_right(exam, specimen, answer, inputs)
+    tensors = {
+        **{f"input.{name}": value for name, value in inputs.items() if value.is_floating_point()},
+        **specimen.weights,
+    }
+    rows, bad = [], []
+    for name in tensors:
+        row = specimen.model.find(name)
+        if name not in expected or name == TABLE or (row is not None and not row.trainable):
+            continue
+        reference = expected[name]
+        mine = answer.gradients.get(name)
+        size = float(reference.abs().max())
+        if mine is None:
+            bad.append((name, "has no gradient"))
+            rows.append([name, "none", f"{size:.4g}"])
+            continue
+        mine_size = float(mine.double().abs().max())
+        rows.append([name, f"{mine_size:.4g}", f"{size:.4g}"])
+        difference = compare(mine, reference, GRADIENT_TOLERANCE) if mine.shape == reference.shape else None
+        if mine_size == 0.0 and size > 1e-9:
+            bad.append((name, "gets a gradient of zero"))
+        elif output_right and (difference is None or not difference.ok):
+            bad.append((name, "gets a wrong gradient"))
+    if not bad or (not output_right and len(bad) < len(rows)):
+        return passed()
+    name, what = bad[0]
+    label = "the input" if name.startswith("input.") else name
+    others = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
+    return failed(
+        f"{label} {what}{others}: training would not move what it should.",
+        "Something cuts or bends the graph: look for detach(), .data, NumPy, no_grad(), or a frozen or padded table.",
+        [table("Largest gradient", ["tensor", "yours", "expected"], rows)],
+        usable=True,
+    )
+
+
+def _output_right(exam: Exam, specimen: Specimen, answer: Answer, inputs: dict[str, Tensor]) -> bool:
+    expected = exam.expect(specimen, {name: value for name, value in inputs.items() if name != "targets"}).outputs[0]
+    output = answer.first
+    return (
+        isinstance(output, Tensor)
+        and expected is not None
+        and output.shape == expected.shape
+        and compare(output, expected).ok
+    )

@@ -1,0 +1,247 @@
+"""Checks of the loss: mean cross-entropy over all positions, and where it starts before training."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from autograder.checks.evidence import (
+    numbers,
+    shape_text,
+)
+from autograder.checks.exam import Exam, Specimen
+from autograder.checks.outputs import draw_targets, first_output
+from autograder.checks.registry import Outcome, check, failed, passed
+from autograder.checks.replies import Model
+from autograder.oracle.cases import Sizes
+from autograder.track import Part
+
+#: A tied table drawn from N(0, 1), as nn.Embedding does, starts the loss far above ln V: nothing is wrong, but it is told.
+FAR_ABOVE = 10.0
+
+
+@check("gpt.loss", needs=["shapes"])
+def loss_is_mean_cross_entropy(exam: Exam, part: Part) -> Outcome:
+    """Its loss is the mean cross-entropy over all positions, and None without targets."""
+    for trial in range(3):
+        sizes = exam.draws.sizes(f"loss {trial}", **({"length": 1} if trial == 2 else {}))
+        specimen = exam.specimen(part, sizes, f"loss {trial}")
+        inputs = exam.inputs(part, sizes, f"loss {trial}")
+        alone = exam.student.call(part, specimen.model, inputs)
+        if alone.outputs[1] is not None:
+            return failed(
+                "Without targets the loss is not None.", "loss = None, unless targets is not None.", usable=True
+            )
+        targets = draw_targets(exam, sizes, f"loss {trial}")
+        with_targets = {**inputs, "targets": targets}
+        answer = exam.student.call(part, specimen.model, with_targets, keywords=["targets"], observe=True)
+        logits, loss = first_output(exam, part, answer).double(), answer.outputs[1]
+        if "targets" in answer.after and not bool((answer.after["targets"] == targets).all()):
+            return failed("forward changes targets in place.", "Work on a copy.", usable=True)
+        if not isinstance(loss, Tensor):
+            return failed(
+                f"With targets the loss is {'None' if loss is None else loss}, not a tensor.",
+                "F.cross_entropy over all positions.",
+                usable=True,
+            )
+        if loss.numel() != 1:
+            return failed(
+                f"The loss has shape {shape_text(loss.shape)}; it should be one number.",
+                "Take the mean over all B*T positions.",
+                usable=True,
+            )
+        problem = _wrong_loss(exam, specimen, inputs, logits, float(loss), targets)
+        if problem is not None:
+            return problem
+        if loss.dim() != 0:
+            return failed(
+                f"The loss has shape {shape_text(loss.shape)}; it should be a number without dimensions.",
+                "Use F.cross_entropy's own mean.",
+                usable=True,
+            )
+    return passed()
+
+
+@dataclass(frozen=True)
+class _Loss:
+    """A way to get the loss wrong, and how to say so."""
+
+    value: float
+    sentence: str
+    look_at: str
+
+
+def _wrong_loss(
+    exam: Exam, specimen: Specimen, inputs: dict[str, Tensor], logits: Tensor, loss: float, targets: Tensor
+) -> Outcome | None:
+    """Compare with the cross-entropy of the student's own logits; of the reference's when those are no logits."""
+    expected = exam.expect(specimen, inputs).outputs[0]
+    right = {cross_entropy(logits, targets)}
+    if expected is not None and expected.shape == logits.shape:
+        right.add(cross_entropy(expected, targets))
+    if any(math.isfinite(value) and abs(loss - value) <= 1e-4 * max(1.0, abs(value)) for value in right):
+        return None
+    own = cross_entropy(logits, targets)
+    exhibit = numbers("Loss", yours=loss, expected=own, ln_of_vocab_size=math.log(logits.shape[-1]))
+    for known in _known_losses(logits, targets):
+        if math.isfinite(known.value) and abs(loss - known.value) <= 1e-4 * max(1.0, abs(known.value)):
+            return failed(known.sentence, known.look_at, [exhibit], usable=True)
+    if not math.isfinite(loss):
+        return failed(
+            f"The loss is {loss} for T = {targets.shape[1]}.",
+            "Average over B*T: check every division.",
+            [exhibit],
+            usable=True,
+        )
+    return failed(
+        f"The loss is {loss:.5g}; the mean cross-entropy of your logits is {own:.5g}.",
+        "F.cross_entropy(logits.view(-1, logits.size(-1)), targets.view(-1)): over all positions, with nothing left out.",
+        [exhibit],
+        usable=True,
+    )
+
+
+def cross_entropy(logits: Tensor, targets: Tensor) -> float:
+    return float(torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1)))
+
+
+def _known_losses(logits: Tensor, targets: Tensor) -> list[_Loss]:
+    functional = torch.nn.functional
+    batch, length, vocab = logits.shape
+    flat, ids = logits.reshape(-1, vocab), targets.reshape(-1)
+    each = functional.cross_entropy(flat, ids, reduction="none").reshape(batch, length)
+    scrambled = logits.reshape(batch, vocab, length)
+    known = [
+        _Loss(
+            float(each.sum()),
+            "The loss is the sum over all tokens, not their mean.",
+            "Leave cross_entropy's reduction at 'mean'.",
+        ),
+        _Loss(
+            float(each.sum() / batch),
+            "The loss is summed over time and averaged over the batch only.",
+            "Average over all B*T tokens.",
+        ),
+        _Loss(
+            float(each.sum() / length),
+            "The loss is summed over the batch and averaged over time only.",
+            "Average over all B*T tokens.",
+        ),
+        _Loss(
+            float(each[:, -1].mean()),
+            "The loss looks at the last position only.",
+            "Train on every position: all T of them have a target.",
+        ),
+        _Loss(
+            float(each[:, :-1].mean()),
+            "The loss leaves out the last position.",
+            "All T positions have a target: targets are shifted by the caller.",
+        ),
+        _Loss(float(each[:, 1:].mean()), "The loss leaves out the first position.", "All T positions have a target."),
+        _Loss(
+            float(each.sum() / max(batch * (length - 1), 1)),
+            "The loss is divided by B*(T-1).",
+            "All T positions have a target: average over B*T.",
+        ),
+        _Loss(
+            float(functional.cross_entropy(flat, ids, ignore_index=0)),
+            "ignore_index=0 drops a real character (id 0) from the loss.",
+            "Remove ignore_index.",
+        ),
+        _Loss(
+            float(functional.cross_entropy(scrambled, targets)),
+            "view(B, V, T) scrambles the logits.",
+            "Use transpose(1, 2), or flatten to (B*T, V).",
+        ),
+        _Loss(
+            float(each.mean()) / math.log(2),
+            "The loss is in bits, not nats.",
+            "Use the natural logarithm, as F.cross_entropy does.",
+        ),
+        _Loss(-float(each.mean()), "The loss has the wrong sign.", "Cross-entropy is the mean of -log p."),
+        _Loss(
+            float(functional.cross_entropy(flat.softmax(-1), ids)),
+            "The loss takes the softmax twice: cross_entropy wants logits.",
+            "Drop your softmax.",
+        ),
+    ]
+    known += [
+        _Loss(
+            float(functional.cross_entropy(flat, ids, label_smoothing=amount)),
+            f"The loss uses label smoothing ({amount}).",
+            "Drop label_smoothing.",
+        )
+        for amount in (0.05, 0.1, 0.2)
+    ]
+    if length > 1:
+        shifted = functional.cross_entropy(logits[:, :-1].reshape(-1, vocab), targets[:, 1:].reshape(-1))
+        known.append(
+            _Loss(
+                float(shifted),
+                "The loss shifts the targets once more.",
+                "The caller has shifted them: compare position t with targets[:, t].",
+            )
+        )
+    return known
+
+
+@check("gpt.initial_loss", needs=["shapes"])
+def training_starts_near_ln_v(exam: Exam, part: Part) -> Outcome:
+    """The untrained model starts with a loss near ln V, from weights that can learn."""
+    config = {**exam.track.config, "n_layer": 2, "block_size": 64}
+    sizes = Sizes(config, 2, 32)
+    how = exam.approach(part)
+    model = exam.student.build(part, config, stand_ins=how.stand_ins, interface=how.interface)
+    names = exam.tied_names(part, model, sizes)
+    table_row = model.find(names[0]) or model.find(names[1]) if names else None
+    if table_row is not None and table_row.std == 0.0:
+        return failed(
+            "The token table starts at zero (or constant): nothing can be learned from there.",
+            "In _init_weights only the biases are zeroed.",
+        )
+    real = exam.student.try_build(part, config, stand_ins=False, interface=how.interface)
+    if not isinstance(real, Outcome):
+        problem = _bad_start(exam, real)
+        if problem is not None:
+            return problem
+    inputs = {**exam.inputs(part, sizes, "initial"), "targets": draw_targets(exam, sizes, "initial")}
+    answer = exam.student.call(part, model, inputs, keywords=["targets"])
+    logits = first_output(exam, part, answer).double()
+    start, base = cross_entropy(logits, inputs["targets"]), math.log(config["vocab_size"])
+    exhibit = numbers("Loss before training", yours=start, ln_of_vocab_size=base)
+    if not math.isfinite(start):
+        return failed(
+            f"The first loss is {start}.",
+            "Leave the weights to PyTorch's own initialisation, or draw them with std 0.02.",
+            [exhibit],
+        )
+    if start > base + FAR_ABOVE:
+        tie = (
+            "nn.Embedding draws N(0, 1), and your head takes its weight: assign the other way round, wte.weight = lm_head.weight, or draw with std 0.02."
+            if table_row is not None and table_row.std > 0.5
+            else "The head's weights start too large: std 0.02 is usual."
+        )
+        exam.warnings.append(
+            f"The first loss is {start:.0f} where ln {config['vocab_size']} = {base:.2f} is possible. {tie}"
+        )
+    return passed(evidence=[exhibit])
+
+
+def _bad_start(exam: Exam, model: Model) -> Outcome | None:
+    """Look at how GPT initialises what its blocks hold: constant or enormous matrices cannot be trained."""
+    inner = [p for p in model.parameters if len(p.shape) == 2 and ".h." in p.name and "ln_" not in p.name]
+    if inner and all(p.std == 0.0 for p in inner):
+        return failed(
+            "Every weight matrix of the blocks starts constant: nothing can be learned from there.",
+            "In _init_weights only the biases are zeroed.",
+        )
+    large = [p for p in inner if p.std > 10 / p.shape[1] ** 0.5]
+    if inner and len(large) > len(inner) / 2:
+        return failed(
+            f"The weights start far too large ({large[0].name} with std {large[0].std:.2g}).",
+            "Leave them to PyTorch's own initialisation, or draw them with std 0.02.",
+        )
+    return None

@@ -1,0 +1,90 @@
+"""What came out of a call, and the sizes to try: shared by the checks of layers and of the whole model."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from autograder.checks.evidence import (
+    shape_text,
+)
+from autograder.checks.exam import Exam
+from autograder.checks.registry import Outcome, Stopped, failed
+from autograder.checks.replies import Answer, Model
+from autograder.oracle.cases import Sizes
+from autograder.track import Part
+from autograder.verdict import Verdict
+
+
+def extremes(exam: Exam, part: Part) -> list[tuple[str, Sizes]]:
+    """Return sizes at the edges: each with the words that name it."""
+    draw = exam.draws.sizes
+    full = draw(f"{part.name} full")
+    return [
+        ("T = 1", draw(f"{part.name} one", length=1)),
+        ("B = 1", draw(f"{part.name} single", batch=1)),
+        ("B = 1 and T = 1", draw(f"{part.name} both", batch=1, length=1)),
+        ("T = block_size", Sizes(full.config, full.batch, full.config["block_size"])),
+        (
+            "block_size = 300 and T = 300",
+            draw(f"{part.name} long", batch=1, length=300, block_size=300, n_head=2, head_dim=4),
+        ),
+    ]
+
+
+def value_sizes(exam: Exam, part: Part) -> list[Sizes]:
+    """Return the sizes on which outputs are compared: different head counts, widths and lengths."""
+    draw = exam.draws.sizes
+    label = f"{part.name} values"
+    return [
+        draw(f"{label} 0", n_head=3, head_dim=10, length=7),
+        draw(f"{label} 1", n_head=5, head_dim=4, length=11, n_layer=3),
+        draw(f"{label} 2", n_head=1, head_dim=12, length=9, block_size=31),
+        draw(f"{label} 3", n_head=2, head_dim=6, length=14, block_size=14),
+    ]
+
+
+def first_output(exam: Exam, part: Part, answer: Answer) -> Tensor:
+    """Return the first output as a plain tensor; raises Stopped with the reason when it is none."""
+    output = answer.first
+    if isinstance(output, Tensor):
+        return output
+    raise Stopped(no_tensor(exam, part, output))
+
+
+def no_tensor(exam: Exam, part: Part, output: str | None) -> Outcome:
+    """Say what came back instead of a tensor."""
+    if output is None:
+        if "forward" in exam.student.facts_of(part).unwritten:
+            return Outcome(
+                Verdict.NOT_ATTEMPTED,
+                f"{part.class_name}.forward is not written yet (it returns None).",
+                "The layers are there; now write forward.",
+            )
+        return failed(f"{part.class_name}.forward returns None.", "Is the return statement missing?")
+    if output.startswith("tensor subclass"):
+        exam.student.accuse(
+            f"{part.class_name}.forward returns a {output.removeprefix('tensor ')}, which is no plain tensor."
+        )
+        return Outcome(Verdict.FORBIDDEN, f"{part.class_name}.forward returns a {output}, not a plain tensor.")
+    return failed(
+        f"{part.class_name}.forward returns {output.removeprefix('other ')}, not a tensor.", "Return the tensor itself."
+    )
+
+
+def wrong_output(exam: Exam, part: Part, model: Model, sizes: Sizes, purpose: str) -> Outcome | None:
+    inputs = exam.inputs(part, sizes, purpose)
+    answer = exam.student.call(part, model, inputs)
+    if answer.sequence:
+        return failed(f"{part.class_name}.forward returns a tuple, not a tensor.", "Return y alone.")
+    output = first_output(exam, part, answer)
+    wanted = tuple(inputs["x"].shape)
+    if tuple(output.shape) != wanted:
+        return failed(
+            f"forward turns (B, T, C) = {shape_text(wanted)} into {shape_text(output.shape)}; it should keep the shape.",
+            "Follow the shapes line by line; squeeze() also removes axes of size 1.",
+        )
+    return None  # NaN of the right shape is told by the checks of values
+
+
+def draw_targets(exam: Exam, sizes: Sizes, purpose: str) -> Tensor:
+    return exam.draws.tokens(f"targets {purpose}", (sizes.batch, sizes.length), sizes.config["vocab_size"])
