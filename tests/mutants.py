@@ -171,6 +171,8 @@ def accepts(case: Case, part: str, report: Report) -> bool:
             return _full(result) and _warned(report)
         case "pass (with a reference Block) or not gradable":
             return result.verdict not in (Verdict.FAILED, Verdict.CRASHED)
+        case "contained or refused":  # an attack beside right code: both are fine, as long as it is judged
+            return result.verdict is not Verdict.UNGRADABLE
         case "fail":
             return result.verdict is not Verdict.PASSED or (case.debatable and _warned(report))
         case "not done":

@@ -25,6 +25,7 @@ WORDS = {
     "not done",
     "names differ",
     "interface differs",
+    "contained or refused",
 }
 #: A case is read by people too, and is stored in git: nothing that a student would not write by hand.
 LARGEST_FILE = 64_000

@@ -110,6 +110,10 @@ def config_fields_are_integers(exam: Exam, part: Part) -> Outcome:
                     f"Write {field} as a plain number.",
                     usable=True,
                 )
+    if not exam.student.facts_of(part).is_dataclass:
+        exam.warnings.append(
+            f"{name} is no dataclass: it behaves like one here, but dataclasses.replace() and asdict() fail."
+        )
     if fault is not None and default_fault is not None:
         return failed(f"No {name} could be built to look at: {fault.message}", "", fault.evidence, usable=True)
     return passed()

@@ -34,7 +34,9 @@ class Difference:
 
 
 def compare(actual: Tensor, expected: Tensor, tolerance: float = TOLERANCE) -> Difference:
-    """Compare two tensors of one shape; NaN counts as infinitely wrong."""
+    """Compare two tensors; NaN counts as infinitely wrong, and so does every number of another shape."""
+    if actual.shape != expected.shape:
+        return Difference(torch.inf, actual.double(), expected.double(), torch.ones(1, dtype=torch.bool))
     a, e = actual.double(), expected.double()
     scale = max(float(e.abs().max()) if e.numel() else 0.0, 1e-12)
     error = (a - e).abs() / scale
@@ -45,6 +47,9 @@ def compare(actual: Tensor, expected: Tensor, tolerance: float = TOLERANCE) -> D
 
 def describe_difference(difference: Difference, axes: Sequence[str]) -> tuple[str, Evidence]:
     """Return one sentence (how far, how much of it, where) and the numbers behind it."""
+    if difference.actual.shape != difference.expected.shape:
+        mine, wanted = shape_text(difference.actual.shape), shape_text(difference.expected.shape)
+        return f"its shape is {mine} instead of {wanted}", numbers("Shape", yours=mine, expected=wanted)
     wrong, where = difference.wrong, _worst(difference)
     share = float(wrong.double().mean())
     spot = ", ".join(f"{axis} {index}" for axis, index in zip(axes, where, strict=False))

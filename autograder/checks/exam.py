@@ -20,6 +20,7 @@ from autograder.checks.registry import Outcome, Stopped
 from autograder.checks.replies import Answer, Model
 from autograder.checks.student import Student
 from autograder.oracle.cases import Config, Draws, Sizes, own_and_standin_shapes, places
+from autograder.oracle.misconceptions import recognise
 from autograder.oracle.reference import Expected, Reference
 from autograder.track import Part, Shape
 
@@ -139,8 +140,16 @@ class Exam:
         return (found[0], found[-1]) if found else None
 
     def diagnose(self, specimen: Specimen, inputs: Mapping[str, Tensor], output: Tensor) -> Diagnosis | None:
-        """Name the known mistake that gives exactly this output, if there is one."""
-        return None
+        """Name the known mistake (or the two) that gives exactly this output, if there is one."""
+        if specimen.part.uses and not specimen.stand_ins:
+            return None  # the bank knows blocks and models around stand-ins
+        found = recognise(specimen.part.name, inputs, specimen.weights, specimen.sizes.config, output)
+        if not found:
+            return None
+        if len(found) == 1:
+            return Diagnosis(found[0].sentence, found[0].look_at)
+        sentences = " And: ".join(entry.sentence for entry in found)
+        return Diagnosis(f"Two mistakes at once. {sentences}", " ".join(dict.fromkeys(e.look_at for e in found)))
 
     # -- how to examine -------------------------------------------------------------------------------------------------
 

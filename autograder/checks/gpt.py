@@ -131,7 +131,18 @@ def it_takes_every_length(exam: Exam, part: Part) -> Outcome:
             return Outcome(
                 problem.verdict, f"With {label}: {problem.message}", problem.look_at, problem.evidence, usable=True
             )
+    _warn_of_too_long(exam, part)
     return passed()
+
+
+def _warn_of_too_long(exam: Exam, part: Part) -> None:
+    """Tell, for no points, when more than block_size tokens are taken without a word."""
+    sizes = exam.draws.sizes("too long", length=12, block_size=11)
+    try:
+        exam.student.call(part, exam.build(part, sizes), exam.inputs(part, sizes, "too long"))
+    except Stopped:
+        return
+    exam.warnings.append("More than block_size tokens are taken without an error: there is no position for the rest.")
 
 
 @check("gpt.values", needs=["shapes", "parameters", "layers"])

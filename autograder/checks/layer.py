@@ -37,7 +37,14 @@ def it_builds(exam: Exam, part: Part) -> Outcome:
         )
     how = exam.approach(part)
     for trial in range(2):
-        exam.student.forget(exam.build(part, exam.draws.sizes(f"builds {trial}")))
+        model = exam.build(part, exam.draws.sizes(f"builds {trial}"))
+        exam.student.forget(model)
+        if model.config_changed:
+            return failed(
+                f"{part.class_name}.__init__ changes config.{model.config_changed[0]}.",
+                "The caller keeps the config for the next model: read it, do not write to it.",
+                usable=True,
+            )
     if how.interface != "config":
         arguments = ", ".join(exam.student.constructor_arguments(part, exam.track.config) or [])
         return failed(

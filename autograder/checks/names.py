@@ -93,9 +93,21 @@ def _distinct(options: Iterator[Names]) -> Iterator[Names]:
 
 def _all(model: Model, shapes: Mapping[str, Shape]) -> Iterator[Names]:
     own = _distinct_parameters(model)
-    for fitting in (_by_shape(own, shapes), _by_pieces(own, shapes)):
+    for fitting in (
+        _transposed(own, shapes),
+        _by_shape(own, shapes),
+        _by_shape(own, shapes, True),
+        _by_pieces(own, shapes),
+    ):
         for takes in fitting:
             yield Names(tuple(takes), False)
+
+
+def _transposed(own: Sequence[Parameter], shapes: Mapping[str, Shape]) -> Iterator[list[Take]]:
+    """The contract's names, but every matrix is (in, out): GPT-2's Conv1D keeps them so."""
+    held = {p.name: p.shape for p in own}
+    if all(held.get(name) == shape[::-1] for name, shape in shapes.items()):
+        yield [Take(name, name, 0, shape[0], len(shape) == 2) for name, shape in shapes.items()]
 
 
 def _distinct_parameters(model: Model) -> list[Parameter]:
@@ -108,25 +120,20 @@ def _distinct_parameters(model: Model) -> list[Parameter]:
     return rows
 
 
-def _by_shape(own: Sequence[Parameter], shapes: Mapping[str, Shape]) -> Iterator[list[Take]]:
-    """Match tensors one to one by shape (or transposed shape); within a shape try the likeliest orders."""
+def _by_shape(own: Sequence[Parameter], shapes: Mapping[str, Shape], transposed: bool = False) -> Iterator[list[Take]]:
+    """Match tensors one to one by shape (of matrices, with `transposed`, the other way round), the likeliest orders first."""
     tied = _without_tied(own, shapes)
     groups: dict[Shape, list[str]] = {}
     for name, shape in tied.items():
         groups.setdefault(shape, []).append(name)
     choices: list[list[list[Take]]] = []
-    left = list(own)
     for shape, names in groups.items():
-        fitting = [p for p in left if p.shape == shape]
-        flipped = len(fitting) < len(names) and len(shape) == 2
-        if flipped:
-            fitting = [p for p in left if p.shape == shape[::-1]]
+        flipped = transposed and len(shape) == 2
+        fitting = [p for p in own if p.shape == (shape[::-1] if flipped else shape)]
         if len(fitting) != len(names):
             return
-        left = [p for p in left if p not in fitting]
-        choices.append(
-            [[Take(p.name, name, 0, shape[0], flipped) for name, p in pairs] for pairs in _orders(names, fitting)]
-        )
+        orders = _orders(names, fitting)
+        choices.append([[Take(p.name, name, 0, shape[0], flipped) for name, p in pairs] for pairs in orders])
     for combination in itertools.product(*choices):
         yield [take for takes in combination for take in takes]
 

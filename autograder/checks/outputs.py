@@ -32,14 +32,16 @@ def extremes(exam: Exam, part: Part) -> list[tuple[str, Sizes]]:
 
 
 def value_sizes(exam: Exam, part: Part) -> list[Sizes]:
-    """Return the sizes on which outputs are compared: different head counts, widths and lengths."""
+    """Return the sizes on which outputs are compared: different head counts, widths and lengths, one row, a full block,
+    and a length beyond every default, where a window or a clamp shows."""
     draw = exam.draws.sizes
     label = f"{part.name} values"
     return [
         draw(f"{label} 0", n_head=3, head_dim=10, length=7),
         draw(f"{label} 1", n_head=5, head_dim=4, length=11, n_layer=3),
         draw(f"{label} 2", n_head=1, head_dim=12, length=9, block_size=31),
-        draw(f"{label} 3", n_head=2, head_dim=6, length=14, block_size=14),
+        draw(f"{label} 3", n_head=2, head_dim=6, length=14, block_size=14, batch=1),
+        draw(f"{label} 4", n_head=2, head_dim=4, length=290, block_size=300, n_layer=1, batch=2),
     ]
 
 

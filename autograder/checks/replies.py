@@ -35,6 +35,7 @@ class Facts:
     fault: Fault | None = None  # the file did not load
     is_class: bool = False
     is_module: bool = False
+    is_dataclass: bool = False
     lies: bool = False  # it overrides __class__
     empty: bool = False  # its body defines nothing
     unwritten: frozenset[str] = frozenset()  # methods that are still stubs, of __init__ and forward
@@ -50,6 +51,7 @@ class Parameter:
     group: int  # equal for names of one and the same Parameter
     storage: int  # equal for those that share memory
     std: float
+    zero: bool  # all its numbers are 0
     finite: bool
 
 
@@ -62,6 +64,8 @@ class Model:
     stand_ins: int  # how many stand-ins its constructor built
     claimed: int | None  # what its own parameters() adds up to
     config_origin: str  # "student", "substitute", or "refused" when GPTConfig itself refused the values
+    config_changed: tuple[str, ...] = ()  # fields of the config that the constructor changed
+    reseeded: bool = False  # the constructor set the global random seed
 
     @property
     def total(self) -> int:
@@ -113,6 +117,7 @@ def _facts(data: dict[str, Any]) -> Facts:
         fault=_fault(data["error"]) if data.get("error") else None,
         is_class=bool(data.get("is_class")),
         is_module=bool(data.get("is_module")),
+        is_dataclass=bool(data.get("is_dataclass")),
         lies=bool(data.get("lies")),
         empty=bool(data.get("empty")),
         unwritten=frozenset(method for method in ("__init__", "forward") if stub.get(method)),
@@ -143,21 +148,38 @@ def _fault(data: dict[str, Any]) -> Fault:
 
 def read_model(data: dict[str, Any]) -> Model:
     with sensible():
-        rows = tuple(
-            Parameter(
-                name=str(row["name"]),
-                shape=tuple(int(side) for side in row["shape"]),
-                trainable=bool(row["trainable"]),
-                group=int(row["group"]),
-                storage=int(row["storage"]),
-                std=float(row["std"]),
-                finite=bool(row["finite"]),
-            )
-            for row in data["parameters"]
+        return Model(
+            handle=int(data["handle"]),
+            parameters=_parameters(data),
+            stand_ins=int(data["stand_ins"]),
+            claimed=None if data["claimed"] is None else int(data["claimed"]),
+            config_origin=str(data["config_origin"]),
+            config_changed=tuple(str(name) for name in data["config_changed"]),
+            reseeded=bool(data["reseeded"]),
         )
-        claimed = None if data["claimed"] is None else int(data["claimed"])
-        return Model(int(data["handle"]), rows, int(data["stand_ins"]), claimed, str(data["config_origin"]))
     raise AssertionError("unreachable")
+
+
+def read_parameters(data: dict[str, Any]) -> tuple[Parameter, ...]:
+    with sensible():
+        return _parameters(data)
+    raise AssertionError("unreachable")
+
+
+def _parameters(data: dict[str, Any]) -> tuple[Parameter, ...]:
+    return tuple(
+        Parameter(
+            name=str(row["name"]),
+            shape=tuple(int(side) for side in row["shape"]),
+            trainable=bool(row["trainable"]),
+            group=int(row["group"]),
+            storage=int(row["storage"]),
+            std=float(row["std"]),
+            zero=bool(row["zero"]),
+            finite=bool(row["finite"]),
+        )
+        for row in data["parameters"]
+    )
 
 
 def read_fields(data: dict[str, Any]) -> dict[str, Field]:

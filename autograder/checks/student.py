@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from autograder.checks.replies import (
     read_fault,
     read_fields,
     read_model,
+    read_parameters,
     sensible,
 )
 from autograder.oracle.cases import Config
@@ -129,6 +131,12 @@ class Student:
         fault = read_fault(data)
         if fault is not None:
             return fault_outcome(fault, part.class_name)
+        if data.get("too_many"):
+            return Outcome(
+                Verdict.FAILED,
+                f"{part.class_name} holds thousands of parameters where a few are expected.",
+                "Build layers, not lists of numbers.",
+            )
         model = read_model(data)
         if model.claimed is not None and model.claimed != model.total:
             self.accuse(f"{part.class_name}.parameters() claims tensors that the model does not have.")
@@ -151,6 +159,14 @@ class Student:
         fault = read_fault(self._ask("weights", {"handle": model.handle}, weights).data)
         if fault is not None:
             raise Stopped(fault_outcome(fault))
+
+    def load_own_way(self, part: Part, model: Model, weights: Mapping[str, Tensor]) -> Model:
+        """Load through the model's own load_state_dict; return the model with its parameter table as it is then."""
+        data = self._ask("weights", {"handle": model.handle, "own": True}, weights).data
+        fault = read_fault(data)
+        if fault is not None:
+            raise Stopped(fault_outcome(fault, part.class_name))
+        return replace(model, parameters=read_parameters(data))
 
     def call(
         self,

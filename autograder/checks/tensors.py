@@ -144,6 +144,9 @@ def _shared(own: dict[str, Parameter]) -> tuple[str, str] | None:
 def _dead(own: dict[str, Parameter]) -> str:
     """Return a sentence when the model starts with values from which nothing can be learned."""
     broken = [p.name for p in own.values() if not p.finite]
+    silent = [p.name for p in own.values() if p.zero and len(p.shape) == 1 and p.name.endswith("weight")]
+    if silent:
+        return f"{silent[0]} starts at zero: LayerNorm's gain starts at one, or nothing comes through."
     if broken:
         return f"{broken[0]} starts with NaN or infinity in it."
     matrices = [p for p in own.values() if len(p.shape) == 2]

@@ -54,7 +54,18 @@ def head_and_table_are_tied(exam: Exam, part: Part) -> Outcome:
             [exhibit],
         )
     fresh = exam.draws.normal("tying weights", head_row.shape)
-    exam.student.load_weights(model, dict.fromkeys(names, fresh))
+    loaded = exam.student.load_own_way(part, model, dict.fromkeys(names, fresh))
+    table_row, head_row = (loaded.find(name) for name in names)
+    if table_row is None or head_row is None or table_row.group != head_row.group:
+        return failed(
+            "load_state_dict unties wte and lm_head: after it they are two parameters.",
+            "Leave load_state_dict as it is (assign=True replaces parameters).",
+            [exhibit],
+        )
+    if abs(head_row.std - float(fresh.double().std(unbiased=False))) > 1e-6:
+        return failed(
+            "load_state_dict does not load the weights.", "Leave load_state_dict as nn.Module has it.", [exhibit]
+        )
     inputs = {**exam.inputs(part, sizes, "tying"), "targets": draw_targets(exam, sizes, "tying")}
     try:
         exam.student.call(part, model, inputs, keywords=["targets"], loss=True, train=True)

@@ -33,7 +33,7 @@ class DeviceWatch(TorchFunctionMode):
     """
 
     def __init__(self, model: nn.Module, inputs: Sequence[Tensor]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.faults: list[str] = []
         for tensor in [*nn.Module.parameters(model), *nn.Module.buffers(model), *inputs]:
             setattr(tensor, MARK, True)
@@ -47,7 +47,7 @@ class DeviceWatch(TorchFunctionMode):
     ) -> Any:
         keywords = dict(kwargs or {})
         name = str(getattr(func, "__name__", "an operation"))
-        if func == Tensor.device.__get__:  # type: ignore[attr-defined]  # made anew at each access: no identity
+        if func == Tensor.device.__get__:  # made anew at each access: no identity
             return PRETENDED if _marked(args[0]) else func(*args, **keywords)
         marked = any(_marked(tensor) for tensor in _tensors((args, keywords)))
         asked = _asked_device(args, keywords)
@@ -91,6 +91,8 @@ def _here(tree: Any) -> Any:
     """Return arguments with the pretended device replaced by the CPU, where everything really is."""
     if isinstance(tree, torch.device):
         return torch.device("cpu") if tree == PRETENDED else tree
+    if tree == str(PRETENDED) and isinstance(tree, str):
+        return "cpu"
     if isinstance(tree, dict):
         return {key: _here(value) for key, value in tree.items()}
     if type(tree) in (list, tuple):

@@ -134,8 +134,9 @@ def _facts(thing: Any, name: str) -> dict[str, Any]:
 
 def _is_empty(cls: type) -> bool:
     """Whether a class body defines nothing: `pass`, `...` or a docstring."""
-    written = {key for key in vars(cls) if not (key.startswith("__") and key.endswith("__"))}
-    return not written and not cls.__dict__.get("__annotations__")
+    dunder = {key for key, value in vars(cls).items() if not isinstance(value, types.FunctionType)}
+    written = {key for key in vars(cls) if key not in dunder or not (key.startswith("__") and key.endswith("__"))}
+    return not written and not vars(cls).get("__annotations__")
 
 
 def _is_stub(cls: type, method: str) -> bool:
@@ -190,7 +191,8 @@ def _is_filler(node: ast.stmt) -> bool:
         return False
     if isinstance(node.value, ast.Constant):
         return True
-    return isinstance(node.value, ast.Call) and ast.unparse(node.value.func) == "super().__init__"
+    call = node.value
+    return isinstance(call, ast.Call) and not call.args and ast.unparse(call.func) == "super().__init__"
 
 
 def _stand_in(name: str, kinds: dict[str, str], config_class: str, defaults: dict[str, int]) -> type:

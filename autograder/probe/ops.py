@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import random
 import types
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
+import numpy
 import torch
 from torch import Tensor, nn
 
@@ -22,6 +24,8 @@ from autograder.probe.standins import standin_class
 from autograder.probe.watch import Snapshot, Watch, snapshot
 
 Result = tuple[dict[str, Any], dict[str, Tensor]]
+#: The default model has 78 named tensors.
+MAX_PARAMETERS = 2000
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
@@ -121,7 +125,8 @@ class Workbench:
         cls = self._class(args["cls"])
         config, origin = self._make_config(args["config"])
         built: list[str] = []
-        with self._stand_ins(args.get("stand_ins", {}), built), student_code("build"):
+        width = int(args["config"]["n_embd"])
+        with self._stand_ins(args.get("stand_ins", {}), built, width), student_code("build"):
             try:
                 if args.get("interface") == "keywords":
                     model = cls(**self._keywords(cls, args["config"]))
@@ -142,7 +147,14 @@ class Workbench:
         nn.Module.to(model, dtype=DTYPES[args.get("dtype", "float32")])
         self._models[self._next] = model
         self._next += 1
-        return {"handle": self._next - 1, "config_origin": origin, "stand_ins": len(built), **describe(model)}, {}
+        facts = {
+            "handle": self._next - 1,
+            "config_origin": origin,
+            "config_changed": [name for name, value in args["config"].items() if _read(config, name) != value],
+            "reseeded": torch.initial_seed() != args["seed"],
+            "stand_ins": len(built),
+        }
+        return {**facts, **describe(model)}, {}
 
     def _class(self, name: str) -> Any:
         assert self._loaded is not None, "load comes first"
@@ -206,16 +218,17 @@ class Workbench:
         return found
 
     @contextlib.contextmanager
-    def _stand_ins(self, kinds: dict[str, str], built: list[str]) -> Iterator[None]:
+    def _stand_ins(self, kinds: dict[str, str], built: list[str], width: int) -> Iterator[None]:
         """Put stand-ins in place of the student's classes, wherever the submission's modules refer to them."""
         assert self._loaded is not None
         undo: list[tuple[Any, str, Any]] = []
         for name, kind in kinds.items():
             original = self._loaded.classes.get(name)
-            fake = standin_class(kind, name, built)
+            fake = standin_class(kind, name, built, width)
             for module in self._loaded.modules:
                 for key, value in list(vars(module).items()):
-                    if value is original if original is not None else key == name:
+                    # By name as well: a class may be there twice, once in its own file and once in model.py.
+                    if key == name or (original is not None and value is original):
                         undo.append((module, key, value))
                         setattr(module, key, fake)
         try:
@@ -227,7 +240,7 @@ class Workbench:
     # -- use ----------------------------------------------------------------------------------------------------------
 
     def _weights(self, args: dict[str, Any], tensors: dict[str, Tensor]) -> Result:
-        """Load tensors by state-dict name. Names that the model lacks are reported, the others are loaded."""
+        """Load tensors by state-dict name, where the model has such a one; with `own`, return the parameter table after."""
         model = self._models[args["handle"]]
         own = nn.Module.state_dict(model)
         usable = {
@@ -236,15 +249,16 @@ class Workbench:
             if name in own and own[name].shape == value.shape
         }
         with student_code("load_state_dict"):
-            outcome = nn.Module.load_state_dict(model, usable, strict=False)
-        lost = [name for name in tensors if name not in usable]
-        return {"unexpected": lost, "missing": list(outcome.missing_keys)}, {}
+            if args.get("own"):  # through the student's own method, if there is one
+                model.load_state_dict(usable, strict=False)
+            else:
+                nn.Module.load_state_dict(model, usable, strict=False)
+        return {"parameters": describe(model)["parameters"]} if args.get("own") else {}, {}
 
     def _call(self, args: dict[str, Any], tensors: dict[str, Tensor]) -> Result:
         """Call a model (or one of its sub-modules).
 
-        args: handle, path, inputs (tensor names, positional), keywords (argument -> tensor name), train, seed (None
-        leaves the generator alone), backward (None, "loss", or the index of the output that `cotangent` belongs to),
+        args: handle, path, inputs (tensor names, positional), keywords (argument -> tensor name), train, seed, backward (None, "loss", or the index of the output that `cotangent` belongs to),
         observe (return what a call may not change), moved (pretend that the model and its inputs are on another device).
         """
         model = self._models[args["handle"]]
@@ -259,9 +273,10 @@ class Workbench:
         for parameter in nn.Module.parameters(model):
             parameter.grad = None
         before = _fingerprint(model) if args.get("observe") else {}
-        if args.get("seed") is not None:
-            torch.manual_seed(args["seed"])
-        state = torch.get_rng_state().clone()
+        torch.manual_seed(args["seed"])
+        random.seed(args["seed"])
+        numpy.random.seed(args["seed"] % 2**32)
+        state = _random_state()
         # Handed over as copies: a leaf that requires a gradient could not be changed in place, and changing it is a
         # fault that is to be seen, not an error.
         with torch.set_grad_enabled(backward is not None):
@@ -273,7 +288,7 @@ class Workbench:
             output = target(*positional, **keywords)
         out: dict[str, Tensor] = {}
         data: dict[str, Any] = {"outputs": _outputs(output, out)}
-        data["random"] = not torch.equal(state, torch.get_rng_state())
+        data["random"] = state != _random_state()
         data["device_faults"] = watch.faults if isinstance(watch, DeviceWatch) else []
         if args.get("observe"):
             data["mode_changed"] = [
@@ -313,14 +328,22 @@ class Workbench:
         return {}, {}
 
 
+def _read(config: Any, name: str) -> Any:
+    """Return a field of a configuration, be it an object or a dict; None when it cannot be read."""
+    try:
+        return config[name] if isinstance(config, dict) else getattr(config, name)
+    except BaseException:
+        return None
+
+
 def describe(model: nn.Module) -> dict[str, Any]:
     """Return the parameter table of a model: each name, shape, dtype, identity group, and a look at its values."""
     groups: dict[int, int] = {}
     storages: dict[int, int] = {}
     rows: list[dict[str, Any]] = []
     for name, parameter in nn.Module.named_parameters(model, remove_duplicate=False):
-        if len(rows) >= 2000:
-            break
+        if len(rows) >= MAX_PARAMETERS:
+            return {"parameters": [], "claimed": None, "too_many": True}
         rows.append(
             {
                 "name": name[:200],
@@ -330,12 +353,11 @@ def describe(model: nn.Module) -> dict[str, Any]:
                 "storage": storages.setdefault(parameter.data_ptr(), len(storages)),
                 "plain": type(parameter) is nn.Parameter,
                 "std": 0.0 if parameter.numel() == 0 else float(parameter.detach().double().std(unbiased=False)),
+                "zero": not bool(parameter.detach().any()),
                 "finite": bool(torch.isfinite(parameter.detach()).all()),
             }
         )
-    keys = [str(key)[:200] for key in nn.Module.state_dict(model)][:4000]
-    claimed = _claimed_count(model)
-    return {"parameters": rows, "keys": keys, "claimed": claimed}
+    return {"parameters": rows, "claimed": _claimed_count(model)}
 
 
 def _claimed_count(model: nn.Module) -> int | None:
@@ -386,6 +408,11 @@ def _gradients(model: nn.Module, given: dict[str, Tensor], out: dict[str, Tensor
         else:
             out[f"grad.{name}"] = parameter.grad
     return missing
+
+
+def _random_state() -> tuple[object, ...]:
+    """Return the state of every global generator that a forward might draw from."""
+    return random.getstate(), str(numpy.random.get_state()), torch.get_rng_state().numpy().tobytes()
 
 
 def _fingerprint(model: nn.Module) -> dict[str, Tensor]:

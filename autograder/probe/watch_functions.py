@@ -60,6 +60,11 @@ HABITS = frozenset(
 )
 
 
+#: No grade rests on these, and a clumsy `F.gelu = ...` is a mistake: it is told, costs its point, and stays as it is,
+#: because the submission's own layers count on it.
+FUNCTIONAL = "torch.nn.functional"
+
+
 @dataclass(frozen=True)
 class _Namespace:
     """The original members of one module or class."""
@@ -100,6 +105,11 @@ class Snapshot:
     def inspect(self, log: Log) -> None:
         """Report what was replaced or deleted, and put it back. Names that were added are nobody's business."""
         for namespace in self.namespaces:
+            if namespace.label == FUNCTIONAL:
+                changed = [name for name, original in namespace.members if namespace.current.get(name) is not original]
+                if changed:
+                    log.side_effect(f"The code replaces functions of {FUNCTIONAL} for everybody: {listing(changed)}.")
+                continue
             names = namespace.replaced()
             forbidden = [name for name in names if (namespace.label, name) not in HABITS]
             habits = [name for name in names if (namespace.label, name) in HABITS]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from pathlib import PurePath
 from types import ModuleType
 from typing import Any, Literal
@@ -36,6 +37,8 @@ class Paths:
         self._secret = (
             *(_within(os.path.join(kit, name)) for name in (*SECRET_FOLDERS, *ANSWER_FOLDERS)),  # noqa: PTH118
             *(_within(os.path.join(beside, name)) for name in ANSWER_FOLDERS),  # noqa: PTH118
+            # An editable install leaves a second copy of the answers in site-packages, away from the package itself.
+            *(_within(os.path.join(folder, "autograder", name)) for folder in sys.path for name in ANSWER_FOLDERS),  # noqa: PTH118
         )
         # A prefix that ends in a dot covers grading.py and __pycache__/grading.cpython-311.pyc.
         self._secret_files = tuple(

@@ -1,0 +1,49 @@
+"""Shared by the tests of the grading core: a warm sandbox a session, and the way from texts to a report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+from answers import write
+
+from autograder.grading import grade
+from autograder.sandbox import Nursery
+from autograder.submission import read_submission
+from autograder.track import Track, load_track
+from autograder.verdict import Report
+
+#: Any seed will do: what is claimed here holds for each. One of them keeps a failure repeatable.
+SEED = 7
+
+
+class HandIn(Protocol):
+    """Grades texts as a student's folder; keyword arguments go to `grade`."""
+
+    def __call__(self, files: Mapping[str, str | bytes], student: str = "ada", **how: Any) -> Report: ...
+
+
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[Nursery]:
+    with Nursery() as warm:
+        yield warm
+
+
+@pytest.fixture(scope="session")
+def track() -> Track:
+    return load_track("gpt")
+
+
+@pytest.fixture
+def hand_in(nursery: Nursery, track: Track, tmp_path: Path) -> HandIn:
+    count = 0
+
+    def hand_in(files: Mapping[str, str | bytes], student: str = "ada", **how: Any) -> Report:
+        nonlocal count
+        count += 1
+        submission = read_submission(write(tmp_path / f"{count}" / "work", files), track, student)
+        return grade(submission, track, nursery, **{"seed": SEED, **how})
+
+    return hand_in
