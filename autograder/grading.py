@@ -173,7 +173,7 @@ def _import_advice(message: str) -> str:
     if "partially initialized module" in message or "circular import" in message:
         return "Two files import each other, or a file imports itself: put the shared code in one of them."
     if "ModuleNotFoundError" in message:
-        return "Check the spelling; only torch, numpy and the standard library are here (hand in your own helper files too)."
+        return "Check the spelling; torch, numpy, the standard library and the files you hand in are all there is."
     if "FileNotFoundError" in message:
         return "Reading data belongs in the training script, not at the top of the file."
     if "SyntaxError" in message or "IndentationError" in message or "TabError" in message:

@@ -1,4 +1,4 @@
-"""What a grade is: Verdict, Evidence, CheckResult, PartResult, Report. Plain data, JSON in and out; imports nothing of ours."""
+"""What a grade is: Verdict, Evidence, CheckResult, PartResult, Report. Plain data, JSON in and out."""
 
 from __future__ import annotations
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
 from answers import write
+from workbench_child import Child, write_measured_workbench
 
 from autograder.grading import grade
 from autograder.sandbox import Nursery
@@ -17,6 +18,9 @@ from autograder.verdict import Report
 
 #: Any seed will do: what is claimed here holds for each. One of them keeps a failure repeatable.
 SEED = 7
+
+
+OpenChild = Callable[[Mapping[str, str | bytes]], Child]
 
 
 class HandIn(Protocol):
@@ -29,6 +33,18 @@ class HandIn(Protocol):
 def nursery() -> Iterator[Nursery]:
     with Nursery() as warm:
         yield warm
+
+
+@pytest.fixture(scope="session")
+def measured_nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
+    """A sandbox whose children measure their own branch coverage."""
+    with Nursery(workbench=write_measured_workbench(tmp_path_factory.mktemp("workbench"))) as warm:
+        yield warm
+
+
+@pytest.fixture
+def open_child(measured_nursery: Nursery, tmp_path: Path) -> OpenChild:
+    return lambda files: Child(measured_nursery, tmp_path / "tree", files)
 
 
 @pytest.fixture(scope="session")

@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
-
 import pytest
 from answers import single_file, solutions
-from workbench_child import DEFAULTS, Child, write_measured_workbench
+from conftest import OpenChild
+from workbench_child import DEFAULTS
 
 from autograder.probe.loading import fallback_config
-from autograder.sandbox import Nursery
 
-Open = Callable[[Mapping[str, str | bytes]], Child]
-
-
-@pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
-    with Nursery(workbench=write_measured_workbench(tmp_path_factory.mktemp("workbench"))) as warm:
-        yield warm
-
-
-@pytest.fixture
-def open_child(measured: Nursery, tmp_path: Path) -> Open:
-    return lambda files: Child(measured, tmp_path / "tree", files)
-
-
-def test_every_class_of_the_solutions_is_found_in_its_file(open_child: Open) -> None:
+def test_every_class_of_the_solutions_is_found_in_its_file(open_child: OpenChild) -> None:
     with open_child(solutions()) as child:
         facts = child.load()
     assert all(fact["found"] and fact["is_class"] and not fact["empty"] and not fact["lies"] for fact in facts.values())
@@ -35,13 +18,13 @@ def test_every_class_of_the_solutions_is_found_in_its_file(open_child: Open) -> 
     assert not any(any(facts[name]["stub"].values()) for name in set(facts) - {"GPTConfig"})
 
 
-def test_one_file_is_run_once_for_all_its_classes(open_child: Open) -> None:
+def test_one_file_is_run_once_for_all_its_classes(open_child: OpenChild) -> None:
     once = "import builtins\nassert not hasattr(builtins, 'seen')\nbuiltins.seen = 1\n"
     with open_child({"model.py": once + single_file()}) as child:
         assert all(fact["found"] for fact in child.load().values())
 
 
-def test_a_file_that_does_not_load_is_replaced_for_those_that_import_it(open_child: Open) -> None:
+def test_a_file_that_does_not_load_is_replaced_for_those_that_import_it(open_child: OpenChild) -> None:
     files = {**solutions(), "mlp.py": "x = 1\nraise KeyError('lost')\n", "config.py": "import nowhere\n"}
     with open_child(files) as child:
         facts = child.load()
@@ -53,7 +36,7 @@ def test_a_file_that_does_not_load_is_replaced_for_those_that_import_it(open_chi
     assert built["config_origin"] == "student"  # the fallback has the contract's fields
 
 
-def test_a_class_that_is_missing_is_replaced_for_those_that_import_it(open_child: Open) -> None:
+def test_a_class_that_is_missing_is_replaced_for_those_that_import_it(open_child: OpenChild) -> None:
     with open_child({**solutions(), "mlp.py": "width = 4\n", "config.py": "pass\n"}) as child:
         facts = child.load()
         built = child.build("Block")
@@ -62,12 +45,12 @@ def test_a_class_that_is_missing_is_replaced_for_those_that_import_it(open_child
 
 
 @pytest.mark.parametrize("line", ["raise SystemExit", "raise KeyboardInterrupt", "class E(BaseException): pass\nraise E"])
-def test_whatever_an_import_raises_is_caught(line: str, open_child: Open) -> None:
+def test_whatever_an_import_raises_is_caught(line: str, open_child: OpenChild) -> None:
     with open_child({**solutions(), "mlp.py": line}) as child:
         assert child.load()["MLP"]["error"]["stage"] == "import"
 
 
-def test_a_notebook_keeps_its_definitions_and_leaves_out_what_fails_or_runs(open_child: Open) -> None:
+def test_a_notebook_keeps_its_definitions_and_leaves_out_what_fails_or_runs(open_child: OpenChild) -> None:
     cells = [
         "import math",
         "text = open('input.txt').read()",
@@ -108,7 +91,7 @@ STUBS = {
 
 
 @pytest.mark.parametrize(("body", "unwritten"), STUBS.items(), ids=list(STUBS))
-def test_a_stub_is_known_by_its_text(body: str, unwritten: bool, open_child: Open) -> None:
+def test_a_stub_is_known_by_its_text(body: str, unwritten: bool, open_child: OpenChild) -> None:
     text = f"from torch import nn\n\nclass MLP(nn.Module):\n    def forward(self, x):\n        {body}\n"
     with open_child({"model.py": text}) as child:
         facts = child.load({"MLP": "model.py"})
@@ -147,20 +130,20 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_what_a_class_lacks_is_seen(name: str, open_child: Open) -> None:
+def test_what_a_class_lacks_is_seen(name: str, open_child: OpenChild) -> None:
     text, (init, forward), empty = SHAPES[name]
     with open_child({"model.py": "from torch import nn\n" + text}) as child:
         facts = child.load({"MLP": "model.py"})["MLP"]
     assert facts["stub"] == {"__init__": init, "forward": forward} and facts["empty"] is empty
 
 
-def test_a_function_in_place_of_a_class_is_no_class(open_child: Open) -> None:
+def test_a_function_in_place_of_a_class_is_no_class(open_child: OpenChild) -> None:
     with open_child({"model.py": "def MLP(config): return config\n"}) as child:
         facts = child.load({"MLP": "model.py"})["MLP"]
     assert facts["found"] and not facts["is_class"] and not facts["is_module"] and facts["stub"] == {}
 
 
-def test_stand_ins_reach_the_helper_modules_of_a_submission(open_child: Open) -> None:
+def test_stand_ins_reach_the_helper_modules_of_a_submission(open_child: OpenChild) -> None:
     files = {**solutions(), "block.py": "from parts.inner import Block\n"}
     files["parts/inner.py"] = solutions()["block.py"]
     with open_child(files) as child:

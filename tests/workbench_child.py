@@ -86,6 +86,11 @@ class Child:
     def call(self, op: str, tensors: Mapping[str, torch.Tensor] | None = None, **args: Any) -> dict[str, Any]:
         return self.ask(op, tensors, **args).data
 
+    def run(self, handle: int, tensors: Mapping[str, torch.Tensor], **how: Any) -> Reply:
+        """Call a model on `x` or `idx`, whichever is there."""
+        given = [name for name in ("x", "idx") if name in tensors]
+        return self.ask("call", tensors, **{"handle": handle, "inputs": given, "seed": 0, **how})
+
     def load(self, sources: Mapping[str, str] | None = None, lenient: tuple[str, ...] = ()) -> dict[str, Any]:
         """Load the files (all five classes from model.py when it is there); return the facts by class."""
         if sources is None:

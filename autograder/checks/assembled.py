@@ -1,4 +1,4 @@
-"""The whole model, put together from the student's own parts: is it right? Told beside the parts' scores, for no points."""
+"""The whole model, put together from the student's own parts: is it right? Told beside the scores, for no points."""
 
 from __future__ import annotations
 

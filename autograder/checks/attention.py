@@ -49,7 +49,7 @@ def future_tokens_do_not_leak(exam: Exam, part: Part) -> Outcome:
 
 
 def _touch(exam: Exam, specimen: Specimen, sizes: Sizes, train: bool) -> Tensor | None:
-    """Change one position at a time and see which outputs move: one batch, row 0 untouched. None when they are random."""
+    """Change one position at a time and see which outputs move (row 0 is untouched); None when they are random."""
     length, width = sizes.length, sizes.config["n_embd"]
     x = exam.draws.normal("causal x", (1, length, width)).repeat(length + 1, 1, 1)
     change = exam.draws.normal("causal change", (length, width))
@@ -97,7 +97,7 @@ def _leak(matrix: Tensor, title: str, mode: str) -> Outcome | None:
         sentence = (
             f"Future tokens leak: position {i} sees position {j} ({len(leaks)} of {pairs} such pairs, in {mode} mode)."
         )
-        look_at = "Before the softmax set every score of a later position to -inf, in train and in eval mode (or pass is_causal=True)."
+        look_at = "Set the scores of later positions to -inf before the softmax, always (or pass is_causal=True)."
     return failed(sentence, look_at, [exhibit])
 
 

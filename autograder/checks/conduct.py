@@ -39,7 +39,7 @@ def training_changes_nothing(exam: Exam, part: Part) -> Outcome:
                 f"In {mode} mode the output is random: equal calls differ by up to {max(apart):.3g}.",
                 "The contract has no dropout and no noise: drop it, or let it default to 0."
                 if train
-                else "F.dropout and dropout_p are on unless you pass training=self.training; there is no dropout at all here.",
+                else "F.dropout and dropout_p are on unless training=self.training says otherwise; none is asked for.",
             )
         if train and not same(first, still, 1e-5):
             sentence, exhibit = describe_difference(compare(first, still, 1e-5), AXES)
@@ -82,13 +82,13 @@ def a_call_leaves_no_trace(exam: Exam, part: Part) -> Outcome:
 
 
 def _remembers(exam: Exam, part: Part, sizes: Sizes, inputs: dict[str, Tensor]) -> Outcome | None:
-    """Call one model again and again, shorter and longer, with other numbers; a fresh one must say the same each time."""
+    """Call one model again and again, shorter, longer, with other numbers; a fresh one must say the same each time."""
     short = {name: value[:, : sizes.length - 3].contiguous() for name, value in inputs.items()}
     fewer = {name: value[: sizes.batch - 1].contiguous() for name, value in inputs.items()}
     other = exam.inputs(part, sizes, f"{part.name} pure, other")
     for train in (False, True):
         model = exam.build(part, sizes)
-        for trial in (short, inputs, other, fewer, inputs):
+        for trial in (short, inputs, other, fewer):
             again = _answer_or_fault(exam, part, model, trial, train)
             fresh = exam.build(part, sizes)
             alone = _answer_or_fault(exam, part, fresh, trial, train)
@@ -96,8 +96,8 @@ def _remembers(exam: Exam, part: Part, sizes: Sizes, inputs: dict[str, Tensor]) 
             if isinstance(alone, Tensor) and not (isinstance(again, Tensor) and same(again, alone, 1e-5)):
                 what = "gives another answer" if isinstance(again, Tensor) else "fails"
                 return failed(
-                    f"A second call {what} where a fresh model is right: something is remembered from the call before.",
-                    "forward must not keep state: no cache of masks that do not fit, of keys, values or outputs on self.",
+                    f"A second call {what} where a fresh model is right: something is remembered between calls.",
+                    "Keep no state on self: no masks that may not fit the next call, no keys, values or outputs.",
                 )
         exam.student.forget(model)
     return None

@@ -69,7 +69,7 @@ def config_takes_keywords(exam: Exam, part: Part) -> Outcome:
         if fault is not None:
             return failed(
                 f"{call} is refused: {fault.message}",
-                "Put @dataclass above the class, and a type after each field's name: both are needed for keyword arguments.",
+                "Keyword arguments need @dataclass above the class, and a type after each field's name.",
                 fault.evidence,
                 usable=True,
             )

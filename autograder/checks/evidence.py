@@ -109,7 +109,7 @@ def _pattern(wrong: Tensor, axes: Sequence[str]) -> str:
 
 
 def influence_by_touch(outputs: Tensor) -> Tensor:
-    """Return the T x T influence matrix from outputs (T+1, T, C): row i, column j is how far output i moves when input j does.
+    """Return the T x T influence matrix from outputs (T+1, T, C): at (i, j) how far output i moves when input j does.
 
     Batch row 0 is untouched; batch row j+1 had position j changed.
     """

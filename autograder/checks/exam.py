@@ -1,8 +1,8 @@
 """One exam: a student's class under hidden weights and inputs, next to what a right one answers.
 
-A part that uses others (Block, GPT) is judged on its own wiring: its sub-parts are stand-ins that both sides know. Where
-stand-ins do not take (the class is reached in a way that we cannot replace), the student's own sub-parts are asked for
-their answers and the reference is wired around them.
+A part that uses others (Block, GPT) is judged on its own wiring: its sub-parts are stand-ins that both sides know.
+Where stand-ins do not take (the class is reached in a way that we cannot replace), the student's own sub-parts are
+asked for their answers and the reference is wired around them.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Exam:
             return {"idx": self.draws.tokens(f"idx {purpose}", (sizes.batch, sizes.length), sizes.config["vocab_size"])}
         return {"x": self.draws.normal(f"x {purpose}", (sizes.batch, sizes.length, sizes.config["n_embd"]), scale)}
 
-    # -- asking both sides ----------------------------------------------------------------------------------------------
+    # -- asking both sides --------------------------------------------------------------------------------------------
 
     def ask(self, specimen: Specimen, inputs: Mapping[str, Tensor], **how: Any) -> Answer:
         """Call the student's model; gradients come back under the contract's names (inputs as `input.x`)."""
@@ -151,10 +151,10 @@ class Exam:
         sentences = " And: ".join(entry.sentence for entry in found)
         return Diagnosis(f"Two mistakes at once. {sentences}", " ".join(dict.fromkeys(e.look_at for e in found)))
 
-    # -- how to examine -------------------------------------------------------------------------------------------------
+    # -- how to examine -----------------------------------------------------------------------------------------------
 
     def _find_approach(self, part: Part) -> Approach:
-        """Try stand-ins first, the student's own sub-parts where those do not take or do not run; then other interfaces."""
+        """Try stand-ins, then the student's own sub-parts where those do not take or run; then other interfaces."""
         sizes = self.draws.sizes(f"approach {part.name}", n_head=3, head_dim=10, length=7, n_layer=2)
         problem: Outcome | None = None
         for interface in ("config", "keywords", "positional"):

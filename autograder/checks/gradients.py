@@ -65,7 +65,7 @@ def loss_gradients_are_right(exam: Exam, part: Part) -> Outcome:
 
 
 def _joined(specimen: Specimen, answer: Answer) -> Answer:
-    """Add up the gradients of input table and head when they are two parameters: not tying them costs points elsewhere."""
+    """Add up the gradients of table and head when they are two parameters: not tying them costs points elsewhere."""
     table_row, head_row = specimen.model.find(TABLE), specimen.model.find(HEAD)
     if table_row is not None and head_row is not None and table_row.group != head_row.group:
         table_grad, head_grad = answer.gradients.get(TABLE), answer.gradients.get(HEAD)

@@ -48,7 +48,7 @@ def it_builds(exam: Exam, part: Part) -> Outcome:
     if how.interface != "config":
         arguments = ", ".join(exam.student.constructor_arguments(part, exam.track.config) or [])
         return failed(
-            f"Interface differs: {part.class_name} takes ({arguments}); it should take the config object, {part.class_name}(config).",
+            f"Interface differs: {part.class_name} takes ({arguments}); it should take the config object.",
             "Read n_embd, n_head and the rest from config inside __init__.",
             usable=True,
         )

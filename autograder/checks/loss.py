@@ -19,7 +19,7 @@ from autograder.checks.replies import Model
 from autograder.oracle.cases import Sizes
 from autograder.track import Part
 
-#: A tied table drawn from N(0, 1), as nn.Embedding does, starts the loss far above ln V: nothing is wrong, but it is told.
+#: A tied table drawn from N(0, 1), as nn.Embedding does, starts the loss far above ln V: no mistake, but it is told.
 FAR_ABOVE = 10.0
 
 
@@ -98,7 +98,7 @@ def _wrong_loss(
         )
     return failed(
         f"The loss is {loss:.5g}; the mean cross-entropy of your logits is {own:.5g}.",
-        "F.cross_entropy(logits.view(-1, logits.size(-1)), targets.view(-1)): over all positions, with nothing left out.",
+        "Use F.cross_entropy on (B*T, V) logits and (B*T) targets: all positions, with nothing left out.",
         [exhibit],
         usable=True,
     )
@@ -220,7 +220,7 @@ def training_starts_near_ln_v(exam: Exam, part: Part) -> Outcome:
         )
     if start > base + FAR_ABOVE:
         tie = (
-            "nn.Embedding draws N(0, 1), and your head takes its weight: assign the other way round, wte.weight = lm_head.weight, or draw with std 0.02."
+            "nn.Embedding draws N(0, 1), and your head takes that: tie the other way round, or draw with std 0.02."
             if table_row is not None and table_row.std > 0.5
             else "The head's weights start too large: std 0.02 is usual."
         )

@@ -1,4 +1,4 @@
-"""Names: find out how a student's tensors correspond to the contract's when they go by other names or are cut up otherwise.
+"""Names: how a student's tensors correspond to the contract's when they go by other names or are cut up otherwise.
 
 A submission with separate q, k, v layers, one layer a head, or HF's names is right in mathematics; it is told that its
 names differ, and is judged on its numbers all the same. A correspondence is only believed when the numbers then agree.
@@ -121,7 +121,7 @@ def _distinct_parameters(model: Model) -> list[Parameter]:
 
 
 def _by_shape(own: Sequence[Parameter], shapes: Mapping[str, Shape], transposed: bool = False) -> Iterator[list[Take]]:
-    """Match tensors one to one by shape (of matrices, with `transposed`, the other way round), the likeliest orders first."""
+    """Match tensors one to one by shape (with `transposed`, of matrices turned round), the likeliest orders first."""
     tied = _without_tied(own, shapes)
     groups: dict[Shape, list[str]] = {}
     for name, shape in tied.items():
@@ -139,7 +139,7 @@ def _by_shape(own: Sequence[Parameter], shapes: Mapping[str, Shape], transposed:
 
 
 def _without_tied(own: Sequence[Parameter], shapes: Mapping[str, Shape]) -> dict[str, Shape]:
-    """Leave out the input table when the student's model holds one tensor fewer of that shape: the head stands for both."""
+    """Leave out the input table when the model holds one tensor fewer of that shape: the head stands for both."""
     result = dict(shapes)
     for name, shape in shapes.items():
         twins = [other for other, s in result.items() if s == shape]
@@ -149,7 +149,7 @@ def _without_tied(own: Sequence[Parameter], shapes: Mapping[str, Shape]) -> dict
 
 
 def _orders(names: Sequence[str], fitting: Sequence[Parameter]) -> Iterator[list[tuple[str, Parameter]]]:
-    """Yield pairings of contract names and parameters: same last words first, then in order of registration, then all."""
+    """Yield pairings of names and parameters: same last words first, then in order of registration, then all."""
     leaves = [name.rsplit(".", 1)[-1] for name in names]
     likely: list[list[Parameter]] = []
     by_ending = _match_endings(names, fitting)
@@ -170,7 +170,7 @@ def _leaf_fits(leaf: str, parameter: Parameter) -> bool:
 
 
 def _match_endings(names: Sequence[str], fitting: Sequence[Parameter]) -> list[Parameter] | None:
-    """Pair each name with the parameter whose last words are the same, in order of layer; None when that is not clear."""
+    """Pair each name with the parameter whose last words are the same, in order; None when that is not clear."""
     rest = list(fitting)
     chosen = []
     for name in names:

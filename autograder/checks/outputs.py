@@ -82,8 +82,8 @@ def wrong_output(exam: Exam, part: Part, model: Model, sizes: Sizes, purpose: st
     wanted = tuple(inputs["x"].shape)
     if tuple(output.shape) != wanted:
         return failed(
-            f"forward turns (B, T, C) = {shape_text(wanted)} into {shape_text(output.shape)}; it should keep the shape.",
-            "Follow the shapes line by line; squeeze() also removes axes of size 1.",
+            f"forward turns (B, T, C) = {shape_text(wanted)} into {shape_text(output.shape)}.",
+            "It should keep the shape: follow it line by line; squeeze() also removes axes of size 1.",
         )
     return None  # NaN of the right shape is told by the checks of values
 

@@ -1,4 +1,4 @@
-"""What the child answers, read into typed facts. A reply that makes no sense did not come from our code in the child."""
+"""What the child answers, read into typed facts. A reply that makes no sense did not come from our code there."""
 
 from __future__ import annotations
 
@@ -196,10 +196,10 @@ def _plain(value: Any) -> int | float | str | bool | None:
 
 def read_arguments(data: dict[str, Any]) -> list[str] | None:
     """Return the names of a constructor's arguments, when the reply tells them (building with a config failed)."""
-    if "signature" not in data:
+    if "arguments" not in data:
         return None
     with sensible():
-        return [str(name)[:100] for name in data["signature"]["all"]][:20]
+        return [str(name)[:100] for name in data["arguments"]][:20]
     raise AssertionError("unreachable")
 
 

@@ -44,13 +44,13 @@ def head_and_table_are_tied(exam: Exam, part: Part) -> Outcome:
     if table_row.group != head_row.group:
         if table_row.storage == head_row.storage:
             return failed(
-                "wte and lm_head share memory, but they are two Parameters: counted twice, with separate gradients and optimizer state.",
+                "wte and lm_head share memory, but are two Parameters, with separate gradients and optimizer state.",
                 "Assign the Parameter itself, not its .data: self.transformer.wte.weight = self.lm_head.weight",
                 [exhibit],
             )
         return failed(
             f"wte and lm_head are not tied: at the course's size that is {_table_size(exam):,} parameters too many.",
-            "Make them one Parameter (no clone(), no copy), and tie after any code that replaces weights: self.transformer.wte.weight = self.lm_head.weight",
+            "Make them one Parameter (no clone, no copy), and tie after any code that replaces weights.",
             [exhibit],
         )
     fresh = exam.draws.normal("tying weights", head_row.shape)

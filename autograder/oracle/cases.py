@@ -1,8 +1,8 @@
 """Cases: the configurations, hidden weights and inputs of a grading run, drawn from its seed.
 
-All numbers come from numpy's PCG64, so that a seed means the same on every torch version and device. Sizes are chosen to
-tell mistakes apart: n_head, head_dim, n_embd, T, B and vocab_size all differ, none is a default of the course, and each
-run draws its own.
+All numbers come from numpy's PCG64, so that a seed means the same on every torch version and device. Sizes are
+chosen to tell mistakes apart: n_head, head_dim, n_embd, T, B and vocab_size all differ, none is a default of the course,
+and each run draws its own.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Draws:
         return np.random.Generator(np.random.PCG64([self.seed, zlib.crc32(purpose.encode())]))
 
     def sizes(self, purpose: str, **fixed: int) -> Sizes:
-        """Draw a small configuration: an odd number of heads or 2, a head_dim that equals nothing else, T < block_size.
+        """Draw a small configuration: n_head odd or 2, a head_dim like nothing else, T < block_size.
 
-        vocab_size < block_size, as in the course, so that a mix-up of tokens and positions runs and gives wrong numbers.
+        vocab_size < block_size, as in the course: a mix-up of tokens and positions then runs, and shows.
         Keyword arguments fix a field of the configuration, `batch` or `length`.
         """
         rng = self.generator(f"sizes {purpose}")

@@ -22,7 +22,7 @@ Switches = Mapping[str, Any]
 
 
 def run(part: str, inputs: Mapping[str, Tensor], weights: Weights, config: Config, switches: Switches) -> Tensor:
-    """Return the (first) output of `part` with the mistakes in `switches`. Raises RuntimeError where shapes do not fit."""
+    """Return the output of `part` with the mistakes in `switches`. Raises RuntimeError where shapes do not fit."""
     w = {name: value.double() for name, value in weights.items()}
     if part == "attention":
         return attention(inputs["x"].double(), w, config, switches)
@@ -192,7 +192,9 @@ def norm(x: Tensor, w: Weights, name: str, kind: str = "layer") -> Tensor:
     plain = norms[kind]()
     if kind == "left out":
         return plain
-    scaled: Tensor = plain * gain if shift is None else plain * gain + shift
+    scaled: Tensor = plain * gain
+    if shift is not None:
+        scaled = scaled + shift
     return scaled
 
 
@@ -218,7 +220,7 @@ def block(x: Tensor, w: Weights, s: Switches) -> Tensor:
     def two(h: Tensor) -> Tensor:
         return h if s.get("unnormed") in ("mlp", "both") else norm(h, w, second, kind)
 
-    factor = s.get("factor", 1.0)
+    factor = float(s.get("factor", 1.0))
     order = s.get("order", "pre-norm")
     if order == "post-norm":
         y = norm(x + attn(x), w, first, kind)

@@ -1,4 +1,4 @@
-"""Faults: an exception of a student's code as short, plain, JSON-ready facts. Trusts nothing that the exception says."""
+"""Faults: an exception of a student's code as short, plain, JSON-ready facts. Trusts nothing that it says."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def describe_exception(error: BaseException, tree: str, stage: str) -> Fault:
 
 
 def _is_unwritten(error: BaseException) -> bool:
-    """A stub's NotImplementedError, or nn.Module's own for a forward that is not there; not torch's for a missing kernel."""
+    """A stub's NotImplementedError, or nn.Module's own for a missing forward; not torch's for a missing kernel."""
     if not isinstance(error, NotImplementedError):
         return False
     last = error.__traceback__

@@ -1,4 +1,4 @@
-"""Stand-ins: simple layers put in place of a student's sub-classes, so that a Block or a GPT is judged on its own wiring.
+"""Stand-ins: simple layers in place of a student's sub-classes, so that a Block or a GPT is judged on its own wiring.
 
 They are no reference: nothing here is a part of a transformer. Each is nonlinear, mixes positions where the real layer
 does, and has one weight, so that leaving one out, calling it twice or in the wrong order changes the numbers. The child

@@ -1,0 +1,85 @@
+"""Building a student's class: a config that it can read, and, where it asks for plain numbers instead, those."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from typing import Any
+
+#: What constructors with plain arguments call the fields of the configuration.
+SYNONYMS = {
+    "n_embd": (
+        "n_embed",
+        "embed_dim",
+        "emb_dim",
+        "d_model",
+        "dim",
+        "hidden_size",
+        "d_in",
+        "d_out",
+        "width",
+        "channels",
+        "C",
+    ),
+    "n_head": ("num_heads", "n_heads", "heads", "H"),
+    "block_size": ("context_length", "max_len", "seq_len", "ctx_len"),
+    "n_layer": ("num_layers", "n_layers", "depth"),
+    "vocab_size": ("vocab", "V"),
+}
+#: Values for fields that a student's config declares without a default, by their annotation.
+GUESSES: dict[Any, Any] = {"float": 0.0, "int": 0, "bool": True, float: 0.0, int: 0, bool: True}
+
+
+def make_config(cls: Any, values: dict[str, Any]) -> tuple[Any, str]:
+    """Return the student's config when it can hold these values, else one of ours that answers for it.
+
+    The second value says which: "student", "refused" (it raised ValueError or AssertionError), or "substitute".
+    """
+    try:
+        config = cls(**values)
+        if all(getattr(config, name, None) == value for name, value in values.items()):
+            return config, "student"
+    except (ValueError, AssertionError):
+        return _substitute(cls, values), "refused"
+    except BaseException:  # a config that cannot be built loses its own points, not those of the other classes
+        return _substitute(cls, values), "substitute"
+    return _substitute(cls, values), "substitute"
+
+
+def _substitute(cls: Any, values: dict[str, Any]) -> Any:
+    """Return a plain object with `values` and whatever else the student's own class declares."""
+    extra: dict[str, Any] = {}
+    for base in reversed(type.__getattribute__(cls, "__mro__") if isinstance(cls, type) else ()):
+        for name, kind in dict(vars(base).get("__annotations__", {})).items():
+            extra[name] = GUESSES.get(kind)
+        plain = (int, float, str, bool)
+        extra |= {
+            name: value for name, value in vars(base).items() if not name.startswith("_") and type(value) in plain
+        }
+    return types.SimpleNamespace(**{**extra, **values})
+
+
+def read_field(config: Any, name: str) -> Any:
+    """Return a field of a configuration, be it an object or a dict; None when it cannot be read."""
+    try:
+        return config[name] if isinstance(config, dict) else getattr(config, name)
+    except BaseException:
+        return None
+
+
+def argument_names(cls: Any) -> list[str]:
+    """Return the names of a constructor's arguments, to tell another interface from a mistake."""
+    try:
+        parameters = list(inspect.signature(cls.__init__).parameters.values())[1:]
+    except (TypeError, ValueError):
+        return []
+    return [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+
+
+def plain_arguments(cls: Any, values: dict[str, int]) -> dict[str, int]:
+    """Return the configuration fields that a constructor with plain arguments asks for, by its own names."""
+    head_dim = values["n_embd"] // values["n_head"]
+    known = {**values, "head_size": head_dim, "head_dim": head_dim}
+    for field, others in SYNONYMS.items():
+        known |= dict.fromkeys(others, values[field])
+    return {name: known[name] for name in argument_names(cls) if name in known}

@@ -1,0 +1,108 @@
+"""Facts about a model and about what a call gave, as JSON-ready data and raw tensors. No judgement."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy
+import torch
+from torch import Tensor, nn
+
+#: The default model has 78 named tensors.
+MAX_PARAMETERS = 2000
+#: Larger outputs are not sent back: the largest honest one is a few MB.
+MAX_OUTPUT_BYTES = 64 * 2**20
+
+
+def describe(model: nn.Module) -> dict[str, Any]:
+    """Return the parameter table of a model: each name, shape, dtype, identity group, and a look at its values."""
+    groups: dict[int, int] = {}
+    storages: dict[int, int] = {}
+    rows: list[dict[str, Any]] = []
+    for name, parameter in nn.Module.named_parameters(model, remove_duplicate=False):
+        if len(rows) >= MAX_PARAMETERS:
+            return {"parameters": [], "claimed": None, "too_many": True}
+        rows.append(
+            {
+                "name": name[:200],
+                "shape": list(parameter.shape),
+                "trainable": bool(parameter.requires_grad),
+                "group": groups.setdefault(id(parameter), len(groups)),
+                "storage": storages.setdefault(parameter.data_ptr(), len(storages)),
+                "plain": type(parameter) is nn.Parameter,
+                "std": 0.0 if parameter.numel() == 0 else float(parameter.detach().double().std(unbiased=False)),
+                "zero": not bool(parameter.detach().any()),
+                "finite": bool(torch.isfinite(parameter.detach()).all()),
+            }
+        )
+    return {"parameters": rows, "claimed": _claimed_count(model)}
+
+
+def _claimed_count(model: nn.Module) -> int | None:
+    """Return what the model's own parameters() adds up to: it differs from the truth only when it was overridden."""
+    try:
+        return sum(int(parameter.numel()) for parameter in model.parameters())
+    except BaseException:
+        return None
+
+
+def outputs(output: Any, out: dict[str, Tensor]) -> dict[str, Any]:
+    """Put the plain tensors of a reply into `out`; say what the rest is without asking it."""
+    sequence = type(output) in (tuple, list)
+    items = list(output)[:8] if sequence else [output]
+    kinds: list[dict[str, Any]] = []
+    for index, item in enumerate(items):
+        cls = type(item)
+        if cls is Tensor or cls is nn.Parameter:
+            fact = {
+                "kind": "tensor",
+                "shape": list(item.shape),
+                "dtype": str(item.dtype).removeprefix("torch."),
+                "grad": bool(item.requires_grad),
+            }
+            if item.numel() * item.element_size() <= MAX_OUTPUT_BYTES:
+                out[f"out.{index}"] = item.detach()
+            kinds.append(fact)
+        elif item is None:
+            kinds.append({"kind": "none"})
+        else:
+            is_tensor = Tensor in type.__getattribute__(cls, "__mro__")
+            name = str(type.__getattribute__(cls, "__name__"))[:60]
+            kinds.append({"kind": "tensor subclass" if is_tensor else "other", "type": name})
+    return {"sequence": sequence, "items": kinds}
+
+
+def gradients(model: nn.Module, given: dict[str, Tensor], out: dict[str, Tensor]) -> list[str]:
+    """Put the gradients of inputs and parameters into `out`; return the names that have none."""
+    missing = []
+    for name, tensor in given.items():
+        if tensor.requires_grad and tensor.grad is not None:
+            out[f"grad.input.{name}"] = tensor.grad
+        elif tensor.requires_grad:
+            missing.append(f"input.{name}")
+    for name, parameter in nn.Module.named_parameters(model, remove_duplicate=False):
+        if parameter.grad is None:
+            missing.append(name[:200])
+        else:
+            out[f"grad.{name}"] = parameter.grad
+    return missing
+
+
+def random_state() -> tuple[object, ...]:
+    """Return the state of every global generator that a forward might draw from."""
+    name, keys, *rest = numpy.random.get_state(legacy=True)
+    return random.getstate(), name, numpy.asarray(keys).tobytes(), *rest, torch.get_rng_state().numpy().tobytes()
+
+
+def fingerprint(model: nn.Module) -> dict[str, Tensor]:
+    return {name: value.clone() for name, value in nn.Module.state_dict(model).items()}
+
+
+def changed(before: dict[str, Tensor], after: dict[str, Tensor]) -> list[str]:
+    """Return the saved tensors whose values a forward changed; a buffer that grew or is new is no change of value."""
+    return [
+        name
+        for name, value in before.items()
+        if name in after and after[name].shape == value.shape and not torch.equal(after[name], value)
+    ][:10]
