@@ -1,8 +1,8 @@
 """Cases: the configurations, hidden weights and inputs of a grading run, drawn from its seed.
 
-All numbers come from numpy's PCG64, so that a seed means the same on every torch version and device. Sizes are
-chosen to tell mistakes apart: n_head, head_dim, n_embd, T, B and vocab_size all differ, none is a default of the course,
-and each run draws its own.
+All numbers come from numpy's PCG64, so that a seed means the same on every torch version and device. Sizes are chosen
+to tell mistakes apart: n_head, head_dim, n_embd, T, B and vocab_size all differ, none is a default of the course, and
+each run draws its own.
 """
 
 from __future__ import annotations

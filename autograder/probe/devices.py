@@ -1,9 +1,9 @@
 """Seeing whether a forward follows its device, without a GPU: a pretended one.
 
-Everything stays on the CPU, but the inputs and what `model.to(device)` would move (parameters and buffers) are marked as
-being on another device, results of marked tensors are marked, and `x.device` says so. An operation that mixes a marked
-with an unmarked tensor is what fails on a GPU with "Expected all tensors to be on the same device". (torch's own meta
-device would do, but using it imports torch._dynamo, which takes seconds.)
+Everything stays on the CPU, but the inputs and what `model.to(device)` would move (parameters and buffers) are marked
+as being on another device, results of marked tensors are marked, and `x.device` says so. An operation that mixes a
+marked with an unmarked tensor is what fails on a GPU with "Expected all tensors to be on the same device". (torch's own
+meta device would do, but using it imports torch._dynamo, which takes seconds.)
 """
 
 from __future__ import annotations
