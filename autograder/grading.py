@@ -13,7 +13,7 @@ import autograder
 from autograder.checks import CHECKS, Outcome, Stopped
 from autograder.checks.assembled import assembled
 from autograder.checks.exam import Exam
-from autograder.checks.faults import fault_outcome
+from autograder.checks.faults import import_outcome
 from autograder.checks.student import Student
 from autograder.oracle.cases import Draws
 from autograder.oracle.reference import Reference
@@ -139,8 +139,7 @@ def _cannot_start(exam: Exam, part: Part, submission: Submission) -> Outcome | N
             f"Hand in {part.file} (or one {exam.track.single_file}).",
         )
     if facts.fault is not None:
-        outcome = _import_outcome(fault_outcome(facts.fault), facts.file)
-        return _explained(submission, outcome, facts.file)
+        return _explained(submission, import_outcome(facts.fault, facts.file), facts.file)
     if facts.found:
         return None
     message = submission.explanations.get(facts.file) or f"There is no class {part.class_name} in {facts.file}."
@@ -150,35 +149,6 @@ def _cannot_start(exam: Exam, part: Part, submission: Submission) -> Outcome | N
         message,
         f"Define class {part.class_name} there, spelled like this.",
     )
-
-
-def _import_outcome(outcome: Outcome, file: str) -> Outcome:
-    message = outcome.message.replace("import raises", f"{file} does not load: it raises", 1)
-    if outcome.verdict is Verdict.NOT_ATTEMPTED:
-        return Outcome(
-            Verdict.CRASHED,
-            f"{file} raises NotImplementedError when it is imported.",
-            "Only the bodies of methods may be left open.",
-            outcome.evidence,
-        )
-    return Outcome(outcome.verdict, message, _import_advice(outcome.message), outcome.evidence)
-
-
-def _import_advice(message: str) -> str:
-    """Return what to do about the errors that keep a file from loading."""
-    if "EOFError" in message:
-        return "Remove input(): nobody sits at the keyboard when the file is graded."
-    if "SystemExit" in message:
-        return "Remove sys.exit() and exit(), or put them under if __name__ == '__main__':."
-    if "partially initialized module" in message or "circular import" in message:
-        return "Two files import each other, or a file imports itself: put the shared code in one of them."
-    if "ModuleNotFoundError" in message:
-        return "Check the spelling; torch, numpy, the standard library and the files you hand in are all there is."
-    if "FileNotFoundError" in message:
-        return "Reading data belongs in the training script, not at the top of the file."
-    if "SyntaxError" in message or "IndentationError" in message or "TabError" in message:
-        return "Python cannot read the file: look at that line and the one before."
-    return "Run `python -c 'import ...'` on the file and read the last lines."
 
 
 def _at_import(failure: ProbeFailure) -> str:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import pytest
-from answers import changed, checks, line_of, losing, rejecting
+from answers import changed, losing, rejecting
 from conftest import HandIn
 
-from autograder.track import Track, load_track
-from autograder.verdict import Verdict
+from autograder.track import load_track
 
 
 class Mutation(NamedTuple):
@@ -52,9 +51,7 @@ MUTATIONS = [
     Mutation("attention.causal", ATTENTION, "> position[:, None]", "> position[:, None] + 1", "the mask is off by one"),
     Mutation("attention.mask_is_hard", ATTENTION, "-math.inf", "-1e4", "The mask is too weak"),
     Mutation("attention.values", ATTENTION, "/ math.sqrt(self.head_dim)", "* 0.777", "of the values differ"),
-    Mutation(
-        "attention.gradients", ATTENTION, "weights @ v  #", "weights @ v.detach()  #", "gets a wrong gradient"
-    ),
+    Mutation("attention.gradients", ATTENTION, "weights @ v  #", "weights @ v.detach()  #", "gets a wrong gradient"),
     Mutation(
         "attention.train_mode",
         ATTENTION,
@@ -116,7 +113,9 @@ MUTATIONS = [
     ),
     Mutation("block.gradients", BLOCK, "self.ln_2(x)", "self.ln_2(x.detach())", "the input gets a wrong gradient"),
     Mutation("block.train_mode", BLOCK, "return x\n", f"return {DROPOUT.format('x')}\n", "the output is random"),
-    Mutation("block.pure", BLOCK, "x = x + self.attn(", "x += self.attn(", "Block.forward changes its input x in place"),
+    Mutation(
+        "block.pure", BLOCK, "x = x + self.attn(", "x += self.attn(", "Block.forward changes its input x in place"
+    ),
     Mutation("block.follows", BLOCK, "return x\n", "return x + torch.zeros(x.shape[-1])\n", "stays on the CPU"),
     # -- gpt
     Mutation("gpt.builds", GPT, *NO_SUPER, "GPT.__init__ raises AttributeError (line "),

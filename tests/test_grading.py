@@ -163,7 +163,9 @@ def test_a_notebook_is_graded_by_its_definitions_alone(hand_in: HandIn) -> None:
 def test_one_seed_gives_the_same_report_whatever_was_graded_in_between(hand_in: HandIn) -> None:
     work = changed("attention.py", "-math.inf", "-1e4")
     before = text(hand_in(work))
-    hostile = "import torch, os, sys\ntorch.set_default_dtype(torch.float64)\ntorch.allclose = None\ntorch.manual_seed(1)\n"
+    hostile = (
+        "import torch, os, sys\ntorch.set_default_dtype(torch.float64)\ntorch.allclose = None\ntorch.manual_seed(1)\n"
+    )
     hand_in({"model.py": hostile + single_file() + "\nsys.modules['json'] = None\nos.chdir('/')\n"})
     assert text(hand_in(work)) == before
 

@@ -9,6 +9,7 @@ from workbench_child import DEFAULTS
 
 from autograder.probe.loading import fallback_config
 
+
 def test_every_class_of_the_solutions_is_found_in_its_file(open_child: OpenChild) -> None:
     with open_child(solutions()) as child:
         facts = child.load()
@@ -44,7 +45,9 @@ def test_a_class_that_is_missing_is_replaced_for_those_that_import_it(open_child
     assert "mlp.standin_mlp" in {row["name"] for row in built["parameters"]}
 
 
-@pytest.mark.parametrize("line", ["raise SystemExit", "raise KeyboardInterrupt", "class E(BaseException): pass\nraise E"])
+@pytest.mark.parametrize(
+    "line", ["raise SystemExit", "raise KeyboardInterrupt", "class E(BaseException): pass\nraise E"]
+)
 def test_whatever_an_import_raises_is_caught(line: str, open_child: OpenChild) -> None:
     with open_child({**solutions(), "mlp.py": line}) as child:
         assert child.load()["MLP"]["error"]["stage"] == "import"

@@ -85,7 +85,12 @@ def test_an_exception_of_a_constructor_is_told_with_its_line(open_child: OpenChi
         child.load()
         fault = child.build("MLP")["error"]
     number = line_of(solutions()["mlp.py"], "self.c_fc = nn.Linear")
-    assert (fault["type"], fault["stage"], fault["file"], fault["line"]) == ("AttributeError", "build", "mlp.py", number)
+    assert (fault["type"], fault["stage"], fault["file"], fault["line"]) == (
+        "AttributeError",
+        "build",
+        "mlp.py",
+        number,
+    )
     assert "n_emb" in fault["message"] and fault["source"].startswith("self.c_fc = nn.Linear")
 
 
@@ -146,7 +151,9 @@ def test_a_config_that_cannot_hold_the_values_is_replaced_for_the_other_classes(
 
 
 def test_a_substitute_config_has_what_the_students_own_declares(open_child: OpenChild) -> None:
-    config = "class Base:\n    bias: 'bool'\nclass GPTConfig(Base):\n    dropout: float\n    name: object\n    depth = 7\n"
+    config = (
+        "class Base:\n    bias: 'bool'\nclass GPTConfig(Base):\n    dropout: float\n    name: object\n    depth = 7\n"
+    )
     reads = READS.format("(config.n_embd, config.depth, config.bias + int(config.dropout))")
     with open_child({"model.py": config + module(reads)["model.py"]}) as child:
         child.load({"GPTConfig": "model.py", "MLP": "model.py"})

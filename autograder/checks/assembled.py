@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
 
-from autograder.checks.evidence import compare
+from autograder.checks.evidence import compare, shape_text
 from autograder.checks.exam import HEAD, TABLE, Exam
 from autograder.checks.registry import Stopped
+from autograder.checks.replies import Model
 from autograder.oracle.cases import full_shapes
 from autograder.oracle.reference import count
 from autograder.probe.client import ProbeFailure
+from autograder.track import Shape
 from autograder.verdict import PartResult, Verdict
 
 #: These would only make the whole model wait, die or be refused once more.
@@ -20,17 +22,25 @@ HOPELESS = (Verdict.TIMED_OUT, Verdict.OUT_OF_MEMORY, Verdict.FORBIDDEN, Verdict
 
 
 def assembled(exam: Exam, results: Sequence[PartResult]) -> dict[str, Any]:
-    """Return {"right", "message", "parameters", "expected_parameters"}; `right` is None when it could not be seen."""
+    """Return {"right", "message", "parameters", "expected_parameters", "tensors"}.
+
+    `right` is None when it could not be seen; `tensors` lists [name, expected shape, yours] where they differ.
+    """
     part = exam.track.parts[-1]
     shapes = full_shapes(part, exam.track, exam.track.config)
     expected_count = count(shapes, (TABLE,))
-    answer: dict[str, Any] = {"right": None, "parameters": None, "expected_parameters": expected_count}
-    if any(result.verdict in HOPELESS for result in results):
+    answer: dict[str, Any] = {
+        "right": None,
+        "parameters": None,
+        "expected_parameters": expected_count,
+        "tensors": [],
+    }
+    if any(result.verdict in HOPELESS for result in results) or not exam.student.facts_of(part).found:
         return {**answer, "message": "The whole model was not put together: see the parts first."}
     try:
         exam.student.ensure_alive()
         model = exam.student.build(part, exam.track.config, stand_ins=False)
-        answer["parameters"] = model.total
+        answer |= {"parameters": model.total, "tensors": _differing(model, shapes)}
         exam.student.forget(model)
         right = _agrees(exam)
     except Stopped as stopped:
@@ -39,9 +49,9 @@ def assembled(exam: Exam, results: Sequence[PartResult]) -> dict[str, Any]:
         if failure.verdict is Verdict.UNGRADABLE:
             raise
         return {**answer, "right": False, "message": f"The whole model does not run: {failure.message}"}
-    counted = f"{model.total:,} parameters" + (
-        "" if model.total == expected_count else f" where {expected_count:,} are expected"
-    )
+    counted = f"{model.total:,} parameters"
+    if model.total != expected_count:
+        counted += f" where {expected_count:,} are expected{_first_difference(answer['tensors'])}"
     if right is None:
         sentence = "The whole model runs; its tensors go by other names, so its numbers were compared part by part."
     elif right:
@@ -49,6 +59,29 @@ def assembled(exam: Exam, results: Sequence[PartResult]) -> dict[str, Any]:
     else:
         sentence = "Put together from your own parts, the whole model does not give the right numbers yet."
     return {**answer, "right": right, "message": f"{sentence} It has {counted}."}
+
+
+def _differing(model: Model, shapes: Mapping[str, Shape]) -> list[list[str]]:
+    """Return the tensors of the default model that are missing, extra, of another shape, or not shared."""
+    own = {parameter.name: parameter for parameter in model.parameters}
+    rows = []
+    for name in dict.fromkeys([*shapes, *own]):
+        wanted = shape_text(shapes[name]) if name in shapes else "-"
+        mine = shape_text(own[name].shape) if name in own else "-"
+        if wanted != mine:
+            rows.append([name, wanted, mine])
+    if TABLE in own and HEAD in own and own[TABLE].group != own[HEAD].group:
+        rows.append([f"{TABLE} and {HEAD}", "one tensor", "two tensors"])
+    return rows[:100]
+
+
+def _first_difference(rows: Sequence[Sequence[str]]) -> str:
+    if not rows:
+        return ""
+    name, wanted, mine = rows[0]
+    what = "is missing" if mine == "-" else "is extra" if wanted == "-" else f"is {mine}, not {wanted}"
+    more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
+    return f": {name} {what}{more}"
 
 
 def _agrees(exam: Exam) -> bool | None:

@@ -114,6 +114,17 @@ class Exam:
             answer.gradients = mine | specimen.names.to_contract(answer.gradients, specimen.shapes)
         return answer
 
+    def train_call(self, part: Part, model: Model, inputs: Mapping[str, Tensor], **how: Any) -> Answer:
+        """Call the model with idx and targets, by the name `targets` or, where that is unknown, by position."""
+        try:
+            return self.student.call(part, model, inputs, keywords=["targets"], **how)
+        except Stopped as stopped:
+            if "unexpected keyword argument 'targets'" not in stopped.outcome.message:
+                raise
+        answer = self.student.call(part, model, inputs, **how)
+        self.warnings.append("forward's second argument should be called targets.")
+        return answer
+
     def expect(
         self, specimen: Specimen, inputs: Mapping[str, Tensor], *, cotangent: Tensor | None = None, loss: bool = False
     ) -> Expected:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+import sys
+
 from autograder.checks.registry import Outcome
 from autograder.probe.faults import Fault
 from autograder.verdict import Evidence, Verdict
@@ -30,6 +33,16 @@ ADVICE = (
     ("size of tensor", "Print the shapes on that line and compare them with the contract in the stub."),
 )
 
+#: Exception -> what to do about a file that does not load for it.
+IMPORT_ADVICE = {
+    "EOFError": "Remove input(): nobody sits at the keyboard when the file is graded.",
+    "SystemExit": "Remove sys.exit() and exit(), or put them under if __name__ == '__main__':.",
+    "FileNotFoundError": "Reading data belongs in the training script, not at the top of the file.",
+    "SyntaxError": "Python cannot read the file: look at that line and the one before.",
+    "IndentationError": "Python cannot read the file: look at how far that line and the one before are indented.",
+    "TabError": "Indent with tabs or with spaces, not with both.",
+}
+
 
 def fault_outcome(fault: Fault, class_name: str = "") -> Outcome:
     """Return the outcome of an exception in `class_name` (or, without a name, of the file)."""
@@ -52,6 +65,34 @@ def fault_outcome(fault: Fault, class_name: str = "") -> Outcome:
     subject = "The backward pass" if fault.stage == "backward" else owner
     message = f"{subject} raises {fault.type}{where}: {said}" if said else f"{subject} raises {fault.type}{where}."
     return Outcome(Verdict.CRASHED, message, _advice(fault.type, said), exhibits)
+
+
+def import_outcome(fault: Fault, file: str) -> Outcome:
+    """Return the outcome for the classes of a file that does not load."""
+    outcome = fault_outcome(fault)
+    if outcome.verdict is Verdict.NOT_ATTEMPTED:
+        return Outcome(
+            Verdict.CRASHED,
+            f"{file} raises NotImplementedError when it is imported.",
+            "Only the bodies of methods may be left open.",
+            outcome.evidence,
+        )
+    if outcome.verdict is Verdict.OUT_OF_MEMORY:
+        return Outcome(outcome.verdict, f"{file} runs out of memory when it is imported.", outcome.look_at)
+    message = outcome.message.replace("import raises", f"{file} does not load: it raises", 1)
+    return Outcome(outcome.verdict, message, _import_advice(fault), outcome.evidence)
+
+
+def _import_advice(fault: Fault) -> str:
+    if fault.type == "ModuleNotFoundError":
+        name = fault.message.partition("'")[2].partition("'")[0].partition(".")[0]
+        known = ["torch", "numpy", *sys.stdlib_module_names]
+        meant = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
+        hint = f"Did you mean {meant[0]}? " if meant else ""
+        return f"{hint}Torch, numpy, the standard library and the files you hand in are all there is."
+    if "partially initialized module" in fault.message:
+        return "Two files import each other, or a file imports itself: put the shared code in one of them."
+    return IMPORT_ADVICE.get(fault.type, "Import the file by hand and read the last lines of the traceback.")
 
 
 def _advice(kind: str, message: str) -> str:

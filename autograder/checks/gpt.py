@@ -79,13 +79,11 @@ def it_returns_logits_and_loss(exam: Exam, part: Part) -> Outcome:
 def _wrong_reply(
     exam: Exam, part: Part, model: Model, sizes: Sizes, inputs: dict[str, Tensor], with_targets: bool
 ) -> Outcome | None:
-    given = dict(inputs)
-    keywords: list[str] = []
-    if with_targets:
-        given["targets"] = draw_targets(exam, sizes, "shapes")
-        keywords = ["targets"]
     try:
-        answer = exam.student.call(part, model, given, keywords=keywords)
+        if with_targets:
+            answer = exam.train_call(part, model, {**inputs, "targets": draw_targets(exam, sizes, "shapes")})
+        else:
+            answer = exam.student.call(part, model, inputs)
     except Stopped:
         if not with_targets:
             raise

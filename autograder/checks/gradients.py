@@ -44,7 +44,7 @@ def loss_gradients_are_right(exam: Exam, part: Part) -> Outcome:
     targets = draw_targets(exam, sizes, "gpt gradients")
     given = {**inputs, "targets": targets}
     try:
-        trained = exam.student.call(part, specimen.model, given, keywords=["targets"], loss=True, train=True)
+        trained = exam.train_call(part, specimen.model, given, loss=True, train=True)
     except Stopped as stopped:
         if "does not require grad" in stopped.outcome.message:
             return failed(

@@ -37,7 +37,7 @@ def loss_is_mean_cross_entropy(exam: Exam, part: Part) -> Outcome:
             )
         targets = draw_targets(exam, sizes, f"loss {trial}")
         with_targets = {**inputs, "targets": targets}
-        answer = exam.student.call(part, specimen.model, with_targets, keywords=["targets"], observe=True)
+        answer = exam.train_call(part, specimen.model, with_targets, observe=True)
         logits, loss = first_output(exam, part, answer).double(), answer.outputs[1]
         if "targets" in answer.after and not bool((answer.after["targets"] == targets).all()):
             return failed("forward changes targets in place.", "Work on a copy.", usable=True)
@@ -208,7 +208,7 @@ def training_starts_near_ln_v(exam: Exam, part: Part) -> Outcome:
         if problem is not None:
             return problem
     inputs = {**exam.inputs(part, sizes, "initial"), "targets": draw_targets(exam, sizes, "initial")}
-    answer = exam.student.call(part, model, inputs, keywords=["targets"])
+    answer = exam.train_call(part, model, inputs)
     logits = first_output(exam, part, answer).double()
     start, base = cross_entropy(logits, inputs["targets"]), math.log(config["vocab_size"])
     exhibit = numbers("Loss before training", yours=start, ln_of_vocab_size=base)

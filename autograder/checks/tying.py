@@ -68,7 +68,7 @@ def head_and_table_are_tied(exam: Exam, part: Part) -> Outcome:
         )
     inputs = {**exam.inputs(part, sizes, "tying"), "targets": draw_targets(exam, sizes, "tying")}
     try:
-        exam.student.call(part, model, inputs, keywords=["targets"], loss=True, train=True)
+        exam.train_call(part, model, inputs, loss=True, train=True)
     except Stopped:
         return passed(
             "Tied by identity; the step of the optimizer could not be taken, because there is no loss to go down.",

@@ -47,7 +47,7 @@ class Draws:
         """
         rng = self.generator(f"sizes {purpose}")
         n_head = int(fixed.get("n_head", rng.choice([2, 3, 5])))
-        # Even head_dims, unequal to any T that is drawn: rotary-like code runs, and an axis mix-up cannot fit by chance.
+        # Even head_dims, unequal to any T that is drawn: rotary-like code runs, and an axis mix-up cannot fit.
         head_dim = int(fixed.get("head_dim", rng.choice([4, 6, 10])))
         length = int(fixed.get("length", rng.choice([7, 11, 13])))
         config = {

@@ -30,7 +30,7 @@ class Fault:
 def describe_exception(error: BaseException, tree: str, stage: str) -> Fault:
     """Return the facts of `error`: its type, a bounded message, and the last line in the submission that it passed."""
     file, line, source = _where(error, tree)
-    message = _text(error)
+    message = _text(error, tree)
     return Fault(
         type=str(type.__getattribute__(type(error), "__name__"))[:100],
         message=message,
@@ -56,7 +56,7 @@ def _is_unwritten(error: BaseException) -> bool:
     return "site-packages" not in last.tb_frame.f_code.co_filename or name == "_forward_unimplemented"
 
 
-def _text(error: BaseException) -> str:
+def _text(error: BaseException, tree: str) -> str:
     if isinstance(error, SyntaxError):
         text = f"{error.msg} (line {error.lineno})" if error.lineno else str(error.msg)
     else:
@@ -64,6 +64,8 @@ def _text(error: BaseException) -> str:
             text = str(error)
         except BaseException:  # a student's __str__ may raise anything
             return "(the message cannot be shown)"
+    # The folder is another one in each run, and tells the student nothing.
+    text = text[: 2 * MAX_MESSAGE].replace(tree.rstrip("/") + "/", "")
     return text[:MAX_MESSAGE].encode("utf-8", "replace").decode("utf-8")
 
 

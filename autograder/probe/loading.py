@@ -57,7 +57,7 @@ def load_tree(
         loaded.modules.append(module)
         for name in names:
             thing = vars(module).get(name)
-            loaded.report[name] = {**_facts(thing, name), "file": path}
+            loaded.report[name] = {**_facts(thing, tree), "file": path}
             if thing is None:
                 setattr(module, name, _stand_in(name, kinds, config_class, defaults))
             else:
@@ -79,7 +79,8 @@ def _import_file(tree: str, path: str, lenient: bool) -> tuple[types.ModuleType 
         source = Path(full).read_bytes()
         module = types.ModuleType(name)
         module.__file__ = full
-        module.__spec__ = importlib.util.spec_from_file_location(name, full)
+        module.__spec__ = spec = importlib.util.spec_from_file_location(name, full)
+        vars(spec)["_initializing"] = True  # so that Python itself says "partially initialized" of a circular import
         sys.modules[name] = module
         if lenient:
             _run_definitions(source, full, module)
@@ -88,6 +89,7 @@ def _import_file(tree: str, path: str, lenient: bool) -> tuple[types.ModuleType 
     except BaseException as error:  # student code may raise anything, SystemExit included
         sys.modules.pop(name, None)
         return None, describe_exception(error, tree, "import")
+    vars(spec)["_initializing"] = False
     return module, None
 
 
@@ -116,7 +118,7 @@ def _run_definitions(source: bytes, full: str, module: types.ModuleType) -> None
             exec(code, vars(module))
 
 
-def _facts(thing: Any, name: str) -> dict[str, Any]:
+def _facts(thing: Any, tree: str) -> dict[str, Any]:
     """Return what the grader wants to know about a name: is it a class, a module, are its methods written?"""
     if thing is None:
         return {"found": False}
@@ -128,15 +130,20 @@ def _facts(thing: Any, name: str) -> dict[str, Any]:
         "is_dataclass": is_class and "__dataclass_fields__" in dir(thing),
         "lies": is_class and "__class__" in vars(thing),
         "stub": {method: _is_stub(thing, method) for method in ("__init__", "forward")} if is_class else {},
-        "empty": is_class and _is_empty(thing),
+        "empty": is_class and _is_empty(thing, tree),
     }
 
 
-def _is_empty(cls: type) -> bool:
-    """Whether a class body defines nothing: `pass`, `...` or a docstring."""
-    dunder = {key for key, value in vars(cls).items() if not isinstance(value, types.FunctionType)}
-    written = {key for key in vars(cls) if key not in dunder or not (key.startswith("__") and key.endswith("__"))}
-    return not written and not vars(cls).get("__annotations__")
+def _is_empty(cls: type, tree: str) -> bool:
+    """Whether a class body defines nothing: `pass`, `...` or a docstring. What @dataclass adds does not count."""
+    if vars(cls).get("__annotations__"):
+        return False
+    return not any(
+        value.__code__.co_filename.startswith(tree)
+        if isinstance(value, types.FunctionType)
+        else not (key.startswith("__") and key.endswith("__"))
+        for key, value in vars(cls).items()
+    )
 
 
 def _is_stub(cls: type, method: str) -> bool:

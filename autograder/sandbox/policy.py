@@ -13,7 +13,8 @@ class Limits:
     wall_s      seconds for one call. The slowest honest one (build the 10.8M GPT, run it at T = 256) takes 0.4 s;
                 ten leave room for a busy machine.
     cpu_s       seconds of processor time for a child's whole life: some sixty calls, all of them slow.
-    memory_mb   address space in MiB. Importing torch takes 640, below 800 it fails; honest code stays under 2,000.
+    memory_mb   address space in MiB, on top of what the warm process has mapped (640 with torch's CPU build, many
+                thousands with a CUDA one). Building and running the 10.8M GPT takes 400.
     file_mb     size of any one file written, in MiB. Nothing needs to be written at all.
     processes   processes and threads beside those of the user at the start (no limit can be set for root).
     open_files  descriptors. Imports need a handful; 128 stops a leak early and keeps clear of the grader's numbers.
@@ -23,7 +24,7 @@ class Limits:
 
     wall_s: float = 10.0
     cpu_s: int = 120
-    memory_mb: int = 4096
+    memory_mb: int = 2048
     file_mb: int = 16
     processes: int = 64
     open_files: int = 128

@@ -113,11 +113,14 @@ def _default_signals() -> None:
             signal.signal(number, signal.default_int_handler if name == "SIGINT" else signal.SIG_DFL)
 
 
-def limit_table(limits: Limits, tasks: int | None) -> list[tuple[str, str, int, int]]:
-    """Return (word, resource, soft, hard) for each limit; `tasks` is how many run already, None leaves them alone."""
+def limit_table(limits: Limits, tasks: int | None, mapped: int = 0) -> list[tuple[str, str, int, int]]:
+    """Return (word, resource, soft, hard) for each limit.
+
+    `tasks` is how many run already (None leaves them alone), `mapped` the bytes of address space in use already.
+    """
     mib = 1 << 20
     table = [
-        ("memory", "RLIMIT_AS", limits.memory_mb * mib, limits.memory_mb * mib),
+        ("memory", "RLIMIT_AS", mapped + limits.memory_mb * mib, mapped + limits.memory_mb * mib),
         ("processor", "RLIMIT_CPU", limits.cpu_s, limits.cpu_s + 2),  # two seconds to die of SIGXCPU, then SIGKILL
         ("file size", "RLIMIT_FSIZE", limits.file_mb * mib, limits.file_mb * mib),
         ("descriptor", "RLIMIT_NOFILE", limits.open_files, limits.open_files),
@@ -132,7 +135,7 @@ def _set_limits(limits: Limits) -> list[str]:
     import resource
 
     held = []
-    for word, name, soft, hard in limit_table(limits, _tasks()):
+    for word, name, soft, hard in limit_table(limits, _tasks(), _mapped()):
         try:
             number = getattr(resource, name)
             ceiling = resource.getrlimit(number)[1]
@@ -143,6 +146,14 @@ def _set_limits(limits: Limits) -> list[str]:
             continue  # macOS has no working RLIMIT_AS; what is missing is missing from the report's list
         held.append(word)
     return held
+
+
+def _mapped() -> int:
+    """Return how many bytes of address space this process has mapped: torch and its libraries, mostly."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 1 << 30  # no /proc (macOS, where the limit does not work either): more than a CPU build takes
 
 
 def _tasks() -> int | None:
