@@ -21,7 +21,7 @@ from autograder.probe.client import ProbeFailure
 from autograder.sandbox import Limits, Nursery
 from autograder.submission import Submission, write_tree
 from autograder.track import Part, Track
-from autograder.verdict import CheckResult, PartResult, Report, Verdict, combine
+from autograder.verdict import CheckResult, Evidence, PartResult, Report, Verdict, combine
 
 #: More printed text than this is told to the student: it slows every run, and hides what matters.
 LOUD_BYTES = 1_000_000
@@ -164,13 +164,13 @@ def _fatal_advice(verdict: Verdict) -> str:
 
 
 def _explained(submission: Submission, outcome: Outcome, file: str | None = None) -> Outcome:
-    """Put the plain explanation of a file that cannot load in front of Python's own words."""
-    sentences = [submission.explanations[file]] if file in submission.explanations else []
-    if file is None:
-        sentences = list(submission.explanations.values())[:1]
-    if not sentences:
+    """Say in plain words why a file cannot load, where that is known; Python's own words become the evidence."""
+    known = submission.explanations
+    sentence = known.get(file, "") if file is not None else next(iter(known.values()), "")
+    if not sentence:
         return outcome
-    return Outcome(outcome.verdict, f"{sentences[0]} ({outcome.message})", outcome.look_at, outcome.evidence)
+    said = Evidence("text", "In Python's words", {"text": outcome.message})
+    return Outcome(outcome.verdict, sentence, outcome.look_at, (said, *outcome.evidence))
 
 
 def _whole_part(part: Part, outcome: Outcome) -> PartResult:

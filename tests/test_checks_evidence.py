@@ -1,4 +1,4 @@
-"""Measurements are told as a sentence with its numbers, an exception with its line, and a forged reply is no error of ours."""
+"""Measurements become a sentence with its numbers, an exception one with its line; a forged reply is no error of ours."""
 
 from __future__ import annotations
 

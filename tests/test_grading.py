@@ -1,4 +1,4 @@
-"""A grade is fair: right answers keep every point, one mistake costs its own points, and the same seed says the same."""
+"""A grade is fair: right answers keep every point, a mistake costs its own points, the same seed says the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kill matrix holds: no fault gets full marks, no right answer loses a point, and the parts blamed are the right ones."""
+"""The kill matrix: no fault gets full marks, no right answer loses a point, and the right parts are blamed."""
 
 from __future__ import annotations
 

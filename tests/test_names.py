@@ -1,4 +1,4 @@
-"""Other names, other cuts: the likely correspondences are proposed, and weights and gradients go through them unharmed."""
+"""Other names, other cuts: the likely correspondences are tried; weights and gradients go through them unharmed."""
 
 from __future__ import annotations
 

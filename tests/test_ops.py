@@ -237,7 +237,7 @@ def test_a_sub_module_can_be_called_alone_and_a_missing_one_is_the_students_erro
         child.call("forget", handle=handle)
         child.call("forget", handle=handle)
         with pytest.raises(ProbeFailure):
-            child.run(handle, {"x": X}).data
+            child.run(handle, {"x": X})
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def test_an_unknown_part_is_answered_with_the_known_ones() -> None:
 
 
 def test_an_unknown_track_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="no track called 'rnn'; known: .*gpt"):
+    with pytest.raises(ValueError, match=r"no track called 'rnn'; known: .*gpt"):
         load_track("rnn")
 
 

@@ -67,7 +67,8 @@ def attention(x: Tensor, w: Weights, config: Config, s: Switches) -> Tensor:
         q, k = functional.normalize(q, dim=-1), functional.normalize(k, dim=-1)
     keys = k.reshape(*k.shape[:2], k.shape[3], k.shape[2]) if s.get("transpose") == "view" else k.transpose(-2, -1)
     scores = q @ keys * _scale(s.get("scale", "head_dim"), config, size, length)
-    scores = _masked(scores, s.get("mask", "causal"))
+    # A softmax over heads meets rows that are masked in every head: -inf would make them NaN, -1e9 does not.
+    scores = _masked(scores, s.get("mask", "causal"), -1e9 if s.get("softmax") == "heads" else -math.inf)
     weights = torch.softmax(scores, dim={"keys": -1, "queries": -2, "heads": 1}[s.get("softmax", "keys")])
     if s.get("mask") == "only the future":
         weights = weights.nan_to_num(0.0)  # as scaled_dot_product_attention leaves a row that is masked whole
@@ -115,7 +116,7 @@ def _scale(kind: str, config: Config, size: int, length: int) -> float:
     return scales[kind]
 
 
-def _masked(scores: Tensor, kind: str) -> Tensor:
+def _masked(scores: Tensor, kind: str, hidden: float) -> Tensor:
     if kind in ("none", "after softmax"):
         return scores
     rows, columns = scores.shape[-2:]
@@ -126,11 +127,9 @@ def _masked(scores: Tensor, kind: str) -> Tensor:
         keep = ~keep
     if kind == "zeros":
         return scores.masked_fill(~keep, 0.0)
-    if kind == "multiplied":
-        return scores * keep
     if kind == "minus one":
         return scores.masked_fill(~keep, -1.0)
-    return scores.masked_fill(~keep, -math.inf)
+    return scores.masked_fill(~keep, hidden)
 
 
 def activation(x: Tensor, kind: str) -> Tensor:
