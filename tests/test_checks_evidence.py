@@ -1,8 +1,9 @@
-"""Measurements become a sentence with its numbers, an exception one with its line; a forged reply is no error of ours."""
+"""Measurements become a sentence with its numbers, an exception one with its line; a forgery is no error of ours."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -164,7 +165,7 @@ def test_a_check_without_a_title_is_refused() -> None:
 
 # -- forged replies ---------------------------------------------------------------------------------------------------
 
-READERS = {
+READERS: dict[str, Callable[[Any], object]] = {
     "facts": lambda data: read_facts(data),
     "fault": lambda data: read_fault({"error": data}),
     "model": lambda data: read_model(data),

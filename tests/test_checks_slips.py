@@ -31,7 +31,8 @@ class Slip(NamedTuple):
 FIELD, Y, WEIGHTS, HIDDEN = "n_embd: int = 384", "return self.c_proj(y)", "y = weights @ v  #", "self.c_proj(hidden)  #"
 LN_2, NO_LOSS = "self.ln_2 = nn.LayerNorm(config.n_embd)", "return logits, None"
 LOSS = "F.cross_entropy(logits.flatten(0, 1), targets.flatten())"
-TIE = "self.transformer.wte.weight = self.lm_head.weight"
+TABLE = "self.transformer.wte.weight"
+TIE = f"{TABLE} = self.lm_head.weight"
 BLOCKS = "nn.ModuleList(Block(config) for _ in range(config.n_layer))"
 MLP = "class MLP(nn.Module):"
 LIAR = "self.c_proj(hidden).as_subclass(type('Liar', (torch.Tensor,), {}))  #"
@@ -58,7 +59,7 @@ SLIPS = [
     Slip("mlp.shapes", HIDDEN, "(self.c_proj(hidden), 1)  #", "returns a tuple"),
     Slip("mlp.shapes", HIDDEN, "self.c_proj(hidden).tolist  #", "returns builtin_function_or_method"),
     Slip("mlp.shapes", "self.c_fc(x)", "self.c_fcc(x)", "has no attribute 'c_fcc'", CRASHED),
-    Slip("mlp.shapes", HIDDEN, LIAR, "no plain tensor", FORBIDDEN),
+    Slip("mlp.builds", HIDDEN, LIAR, "no plain tensor", FORBIDDEN),
     Slip("mlp.builds", MLP, "class MLP:", "MLP must inherit from nn.Module"),
     Slip("mlp.builds", MLP, f"def MLP(config): pass\n\n\n{MLP.replace('MLP', 'Other')}", "must be a class"),
     Slip(
@@ -76,9 +77,9 @@ SLIPS = [
     # -- gpt: what it is made of
     Slip("gpt.layers", BLOCKS, BLOCKS.replace("config.n_layer", "6"), "the model holds 6 blocks"),
     Slip("gpt.tying", TIE, "self.transformer.wte.weight.data = self.lm_head.weight.data", "share memory"),
-    Slip("gpt.tying", TIE, f"{TIE[:31]}nn.Parameter(self.lm_head.weight.clone())", "24,960 parameters too many"),
-    Slip("gpt.parameters", TIE, f"{TIE}\n        nn.init.constant_({TIE[:27]}, torch.inf)", "NaN or infinity"),
-    Slip("gpt.initial_loss", TIE, f"{TIE}\n        nn.init.constant_({TIE[:27]}, 0.5)", "constant"),
+    Slip("gpt.tying", TIE, f"{TABLE} = nn.Parameter(self.lm_head.weight.clone())", "24,960 parameters too many"),
+    Slip("gpt.parameters", TIE, f"{TIE}\n        nn.init.constant_({TABLE}, torch.inf)", "NaN or infinity"),
+    Slip("gpt.initial_loss", TIE, f"{TIE}\n        nn.init.constant_({TABLE}, 0.5)", "constant"),
     # -- gpt: the loss
     Slip("gpt.loss", NO_LOSS, "return logits, torch.zeros(())", "Without targets the loss is not None"),
     Slip("gpt.loss", LOSS, f"{LOSS}.item()", "not a tensor"),

@@ -202,7 +202,8 @@ def training_starts_near_ln_v(exam: Exam, part: Part) -> Outcome:
             "The token table starts at zero (or constant): nothing can be learned from there.",
             "In _init_weights only the biases are zeroed.",
         )
-    real = exam.student.try_build(part, config, stand_ins=False, interface=how.interface)
+    narrow = {**config, "n_embd": 16 * config["n_head"]}
+    real = exam.student.try_build(part, narrow, stand_ins=False, interface=how.interface)
     if not isinstance(real, Outcome):
         problem = _bad_start(exam, real)
         if problem is not None:
