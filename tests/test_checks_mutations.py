@@ -46,7 +46,13 @@ MUTATIONS = [
         "3 * config.n_embd, bias=False)  #",
         "Missing: c_attn.bias",
     ),
-    Mutation("attention.shapes", ATTENTION, "return self.c_proj(y)", "return self.c_proj(y)[:, -1]", "keep the shape"),
+    Mutation(
+        "attention.shapes",
+        ATTENTION,
+        "return self.c_proj(y)",
+        "return self.c_proj(y)[:, -1]",
+        "forward turns (B, T, C) = (",
+    ),
     Mutation("attention.sizes", ATTENTION, ".reshape(B, T, C)", ".reshape(B, T, C).squeeze()", "With T = 1:"),
     Mutation("attention.causal", ATTENTION, "> position[:, None]", "> position[:, None] + 1", "the mask is off by one"),
     Mutation("attention.mask_is_hard", ATTENTION, "-math.inf", "-1e4", "The mask is too weak"),
@@ -71,7 +77,7 @@ MUTATIONS = [
     # -- mlp
     Mutation("mlp.builds", MLP, *NO_SUPER, "MLP.__init__ raises AttributeError (line "),
     Mutation("mlp.parameters", MLP, "nn.Linear(4 * config.n_embd, config.n_embd)", "nn.Identity()", "Missing: c_proj"),
-    Mutation("mlp.shapes", MLP, "return self.c_proj(hidden)", "return hidden", "it should keep the shape"),
+    Mutation("mlp.shapes", MLP, "return self.c_proj(hidden)", "return hidden", "forward turns (B, T, C) = ("),
     Mutation("mlp.sizes", MLP, "self.gelu(self.c_fc(x))", "self.gelu(self.c_fc(x)).squeeze()", "With T = 1:"),
     Mutation("mlp.values", MLP, 'nn.GELU(approximate="tanh")', "nn.GELU()", "exact"),
     Mutation("mlp.gradients", MLP, "self.c_proj(hidden)", "self.c_proj(hidden.detach())", "the input has no gradient"),
@@ -101,7 +107,7 @@ MUTATIONS = [
         "self.ln_2 = nn.LayerNorm(config.n_embd, bias=False)",
         "Missing: ln_2.bias",
     ),
-    Mutation("block.shapes", BLOCK, "return x\n", "return x[:, :-1]\n", "it should keep the shape"),
+    Mutation("block.shapes", BLOCK, "return x\n", "return x[:, :-1]\n", "forward turns (B, T, C) = ("),
     Mutation("block.sizes", BLOCK, "return x\n", "return x.squeeze()\n", "With T = 1:"),
     Mutation("block.values", BLOCK, "x = x + self.attn(", "x = self.attn(", "residual"),
     Mutation(

@@ -33,6 +33,7 @@ LN_2, NO_LOSS = "self.ln_2 = nn.LayerNorm(config.n_embd)", "return logits, None"
 LOSS = "F.cross_entropy(logits.flatten(0, 1), targets.flatten())"
 TABLE = "self.transformer.wte.weight"
 TIE = f"{TABLE} = self.lm_head.weight"
+NO_HEAD = "w = self.lm_head.weight.data\n        del self.lm_head.weight\n        self.lm_head.weight = w"
 BLOCKS = "nn.ModuleList(Block(config) for _ in range(config.n_layer))"
 MLP = "class MLP(nn.Module):"
 LIAR = "self.c_proj(hidden).as_subclass(type('Liar', (torch.Tensor,), {}))  #"
@@ -78,9 +79,16 @@ SLIPS = [
     Slip("gpt.layers", BLOCKS, BLOCKS.replace("config.n_layer", "6"), "the model holds 6 blocks"),
     Slip("gpt.tying", TIE, "self.transformer.wte.weight.data = self.lm_head.weight.data", "share memory"),
     Slip("gpt.tying", TIE, f"{TABLE} = nn.Parameter(self.lm_head.weight.clone())", "24,960 parameters too many"),
+    Slip("gpt.tying", TIE, "self.lm_head = nn.Linear(config.n_embd, 9 * config.vocab_size)", "cannot be tied"),
+    Slip("gpt.tying", TIE, NO_HEAD, "Only transformer.wte.weight is a parameter of the model"),
     Slip("gpt.parameters", TIE, f"{TIE}\n        nn.init.constant_({TABLE}, torch.inf)", "NaN or infinity"),
     Slip("gpt.initial_loss", TIE, f"{TIE}\n        nn.init.constant_({TABLE}, 0.5)", "constant"),
+    Slip(
+        "gpt.initial_loss", TIE, f"{TIE}\n        for p in self.transformer.h.parameters(): p.data.zero_()", "constant"
+    ),
+    Slip("gpt.initial_loss", TIE, f"{TIE}\n        for p in self.parameters(): p.data.mul_(500)", "far too large"),
     # -- gpt: the loss
+    Slip("gpt.loss", LOSS, "cross_entropy(logits, targets)", "name 'cross_entropy' is not defined", CRASHED),
     Slip("gpt.loss", NO_LOSS, "return logits, torch.zeros(())", "Without targets the loss is not None"),
     Slip("gpt.loss", LOSS, f"{LOSS}.item()", "not a tensor"),
     Slip("gpt.loss", LOSS, f"None if True else {LOSS}", "With targets the loss is None"),

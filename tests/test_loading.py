@@ -37,6 +37,17 @@ def test_a_file_that_does_not_load_is_replaced_for_those_that_import_it(open_chi
     assert built["config_origin"] == "student"  # the fallback has the contract's fields
 
 
+def test_a_syntax_error_is_told_with_its_line_and_nothing_of_where_the_file_lies(open_child: OpenChild) -> None:
+    with open_child({**solutions(), "mlp.py": "x = 1\nclass MLP(:\n"}) as child:
+        fault = child.load()["MLP"]["error"]
+        assert str(child.tree) not in str(fault)
+    assert (fault["type"], fault["file"], fault["line"], fault["source"]) == ("SyntaxError", "mlp.py", 2, "class MLP(:")
+    with open_child({**solutions(), "mlp.py": "import json\njson.loads('{')\nraise SyntaxError('mine')"}) as child:
+        assert child.load()["MLP"]["error"]["line"] == 2
+    with open_child({**solutions(), "mlp.py": "raise SyntaxError('mine')"}) as child:
+        assert child.load()["MLP"]["error"]["message"] == "mine"
+
+
 def test_a_class_that_is_missing_is_replaced_for_those_that_import_it(open_child: OpenChild) -> None:
     with open_child({**solutions(), "mlp.py": "width = 4\n", "config.py": "pass\n"}) as child:
         facts = child.load()

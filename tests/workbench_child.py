@@ -108,3 +108,18 @@ class Child:
 
     def build(self, cls: str, config: Mapping[str, int] = SMALL, **how: Any) -> dict[str, Any]:
         return self.call("build", cls=cls, config=dict(config), **{"seed": 1, **how})
+
+
+def module(body: str, name: str = "MLP") -> dict[str, str]:
+    """Return a submission with one nn.Module whose methods are `body`."""
+    lines = "".join(f"    {line}\n" for line in body.splitlines())
+    return {"model.py": f"import torch, types\nfrom torch import nn\n\nclass {name}(nn.Module):\n{lines}"}
+
+
+def load_one(child: Child, name: str = "MLP", **how: Any) -> dict[str, Any]:
+    child.load({name: "model.py"})
+    return child.build(name, **how)
+
+
+def forward(body: str) -> dict[str, str]:
+    return module(f"def forward(self, x):\n    {body}")
