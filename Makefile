@@ -9,7 +9,7 @@ RUN := .venv/bin/python
 PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint mutants bench clean
+.PHONY: help demo test test-slow lint mutants bench clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -21,8 +21,11 @@ demo: .venv/.installed ## grade the sample class in data/ and write its pages to
 	@echo "The class:    demo-report/class.html   (open it in a browser)"
 	@echo "Each student: demo-report/students/"
 
-test: lint ## lint, then run every test and measure branch coverage
-	@$(RUN) -m pytest $(PYTEST_ARGS) --cov --cov-report=term:skip-covered
+test: lint ## lint, then run the tests and measure branch coverage
+	@$(RUN) -m pytest $(PYTEST_ARGS) -m "not slow" --cov --cov-report=term:skip-covered
+
+test-slow: .venv/.installed-dev ## run the long tests: the whole kill matrix
+	@$(RUN) -m pytest -m slow
 
 lint: .venv/.installed-dev ## ruff (rules and format) and mypy (strict)
 	@$(RUN) -m ruff check --quiet .

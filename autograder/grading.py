@@ -263,7 +263,7 @@ def _report(
         track=track.name,
         kit_version=autograder.__version__,
         seed=seed,
-        isolation=nursery.isolation.to_json(),
+        isolation=_isolation(nursery),
         verdict=verdict,
         score=round(sum(result.score for result in results), 4),
         max_score=sum(result.max_score for result in results),
@@ -275,6 +275,13 @@ def _report(
         checks_run=ran,
         error=results[0].diagnosis if verdict is Verdict.UNGRADABLE else submission.problem,
     )
+
+
+def _isolation(nursery: Nursery) -> dict[str, object]:
+    try:
+        return nursery.isolation.to_json()
+    except ProbeFailure:  # the sandbox does not start: that is told as ungradable, not raised here
+        return {"level": "none", "isolated": False, "layers": []}
 
 
 def _unique(sentences: Sequence[str]) -> Iterator[str]:

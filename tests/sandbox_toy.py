@@ -63,7 +63,7 @@ def _data_file() -> str | None:
     except ImportError:
         return None
     running = coverage.Coverage.current()
-    return None if running is None else str(running.config.data_file)
+    return None if running is None else str(Path(running.config.data_file).absolute())
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> bool:

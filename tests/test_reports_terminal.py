@@ -70,7 +70,7 @@ def test_what_was_graded_and_how_isolated_is_always_there() -> None:
     out = shown(report("ada", warnings=("It starts near 240.",), files={f"f{i}.py": "" for i in range(10)}))
     for words in ("seed       20240611", "NOT ISOLATED (portable)", "f0.py", "and 2 more", "It starts near 240."):
         assert words in out
-    assert "The whole model, put together: All five classes" in out
+    assert "Your own parts, put together: All five classes" in out
     assert "isolated (linux)" in shown(report("ada", isolation={"level": "linux", "isolated": True}))
 
 

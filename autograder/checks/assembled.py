@@ -36,7 +36,7 @@ def assembled(exam: Exam, results: Sequence[PartResult]) -> dict[str, Any]:
         "tensors": [],
     }
     if any(result.verdict in HOPELESS for result in results) or not exam.student.facts_of(part).found:
-        return {**answer, "message": "The whole model was not put together: see the parts first."}
+        return {**answer, "message": "Not tried: see the parts first."}
     try:
         exam.student.ensure_alive()
         model = exam.student.build(part, exam.track.config, stand_ins=False)
@@ -44,20 +44,20 @@ def assembled(exam: Exam, results: Sequence[PartResult]) -> dict[str, Any]:
         exam.student.forget(model)
         right = _agrees(exam)
     except Stopped as stopped:
-        return {**answer, "right": False, "message": f"The whole model does not run: {stopped.outcome.message}"}
+        return {**answer, "right": False, "message": f"It does not run: {stopped.outcome.message}"}
     except ProbeFailure as failure:
         if failure.verdict is Verdict.UNGRADABLE:
             raise
-        return {**answer, "right": False, "message": f"The whole model does not run: {failure.message}"}
+        return {**answer, "right": False, "message": f"It does not run: {failure.message}"}
     counted = f"{model.total:,} parameters"
     if model.total != expected_count:
         counted += f" where {expected_count:,} are expected{_first_difference(answer['tensors'])}"
     if right is None:
-        sentence = "The whole model runs; its tensors go by other names, so its numbers were compared part by part."
+        sentence = "It runs; its tensors go by other names, so its numbers were compared part by part."
     elif right:
-        sentence = "Put together from your own parts, the whole model gives the right numbers."
+        sentence = "It gives the right numbers."
     else:
-        sentence = "Put together from your own parts, the whole model does not give the right numbers yet."
+        sentence = "It does not give the right numbers yet."
     return {**answer, "right": right, "message": f"{sentence} It has {counted}."}
 
 

@@ -83,10 +83,12 @@ def candidates(model: Model, shapes: Mapping[str, Shape]) -> Iterator[Names]:
 
 
 def _distinct(options: Iterator[Names]) -> Iterator[Names]:
+    """Leave out what came before, and what renames nothing (a model that merely lacks a tensor)."""
     seen = set()
     for option in options:
         key = frozenset(option.takes)
-        if key not in seen:
+        renames = any(take.student != take.source or take.transposed for take in option.takes)
+        if renames and key not in seen:
             seen.add(key)
             yield option
 

@@ -7,6 +7,8 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+#: How torch's own NotImplementedError begins, when it has no kernel for a dtype or device: the stub is not to blame.
+TORCH_LACKS = ("Could not run 'aten::", '"')
 MAX_MESSAGE = 600  # a message longer than this helps nobody, and 20 MB ones exist
 
 
@@ -38,7 +40,7 @@ def describe_exception(error: BaseException, tree: str, stage: str) -> Fault:
         file=file,
         line=line,
         source=source,
-        not_implemented=_is_unwritten(error),
+        not_implemented=_is_unwritten(error) and not message.startswith(TORCH_LACKS),
         memory=isinstance(error, MemoryError) or "can't allocate memory" in message or "bad_alloc" in message,
     )
 

@@ -41,6 +41,8 @@ def find_width(args: tuple[Any, ...], kwargs: dict[str, Any], default: int) -> i
         width = value.get("n_embd") if isinstance(value, dict) else getattr(value, "n_embd", None)
         if isinstance(width, int):
             return width
+    if isinstance(kwargs.get("n_embd"), int):
+        return int(kwargs["n_embd"])
     numbers = [value for value in values if isinstance(value, int) and not isinstance(value, bool)]
     return max(numbers, default=default)  # Block(n_embd, n_head): the width is the larger
 
