@@ -131,8 +131,9 @@ def test_two_children_have_their_channels_at_different_numbers(nursery: Nursery,
 def test_limits_are_set(probe: Probe[Limits]) -> None:
     code = "{n: __import__('resource').getrlimit(getattr(__import__('resource'), 'RLIMIT_' + n)) for n in %r}"
     seen = value(probe, code % (["AS", "CPU", "FSIZE", "NOFILE", "CORE"],))
+    soft, hard = seen.pop("AS")  # on top of what torch has mapped, which differs from build to build
+    assert soft == hard > 2048 << 20
     assert seen == {
-        "AS": [2048 << 20] * 2,
         "CPU": [120, 122],
         "FSIZE": [16 << 20] * 2,
         "NOFILE": [128] * 2,

@@ -24,11 +24,6 @@ TAMPERING: dict[str, tuple[str, str, str]] = {
         "replaces functions of torch.nn.Module: __call__",
         "torch.nn.Linear(2, 3)(torch.ones(2)).shape == (3,)",
     ),
-    "functional": (
-        "import torch.nn.functional as F\nF.mse_loss = lambda *a: 0",
-        "replaces functions of torch.nn.functional: mse_loss",
-        "torch.nn.functional.mse_loss(torch.ones(1), torch.zeros(1)).item() == 1.0",
-    ),
     "many assertions": (
         "import unittest\nfor n in dir(unittest.TestCase):\n"
         "    if n.startswith('assert'): setattr(unittest.TestCase, n, lambda *a: None)",

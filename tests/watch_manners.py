@@ -29,6 +29,11 @@ class CausalSelfAttention(nn.Module):
 
 #: name -> (what is done, words of the sentence, an expression that is true when it is undone)
 SIDE_EFFECTS: dict[str, tuple[str, str, str]] = {
+    "functional, which stays: the submission's own layers count on it": (
+        "import torch.nn.functional as F\nF.mse_loss = lambda *a: 0",
+        "replaces functions of torch.nn.functional for everybody: mse_loss",
+        "torch.nn.functional.mse_loss(1, 2) == 0",
+    ),
     "dtype": (
         "import torch\ntorch.set_default_dtype(torch.float64)",
         "the default dtype changed to torch.float64",
