@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from autograder.checks.evidence import MARGIN
 from autograder.grading import grade
 from autograder.sandbox import Limits, Nursery
 from autograder.submission import read_submission
@@ -70,6 +71,15 @@ class Graded:
                 if check.points < check.max_points:
                     yield check.id, check.message, check.verdict
 
+    def comparisons(self) -> Iterator[tuple[str, bool, float]]:
+        """Yield (check, whether it passed, largest relative difference) of each comparison with the reference."""
+        for part in self.report.parts.values() if self.report else ():
+            for check in part.checks:
+                for exhibit in check.evidence:
+                    rows = dict(exhibit.data["rows"]) if exhibit.kind == "numbers" else {}
+                    if MARGIN in rows:
+                        yield check.id, check.verdict is Verdict.PASSED, float(rows[MARGIN])
+
     def rejected_by(self) -> list[str]:
         """Return the checks that reject this case; one that was only blocked by another rejects nothing."""
         return [check for check, _, verdict in self.lost() if verdict is not Verdict.BLOCKED]
@@ -112,6 +122,15 @@ class Matrix:
     def hurt(self) -> list[Graded]:
         """Correct ones that lost a point."""
         return [each for each in self.of("correct") if not each.full_marks]
+
+    def margins(self) -> dict[str, tuple[float, float]]:
+        """Return, by check, the largest difference that passed as right and the smallest that was rejected."""
+        found: dict[str, tuple[float, float]] = {}
+        for each in self.graded:
+            for check, passed, ratio in each.comparisons():
+                right, wrong = found.get(check, (0.0, float("inf")))
+                found[check] = (max(right, ratio), wrong) if passed else (right, min(wrong, ratio))
+        return found
 
     @property
     def broke(self) -> list[Graded]:
@@ -273,6 +292,9 @@ def lines(matrix: Matrix) -> Iterator[str]:
     rejects, alone = matrix.rejections()
     for check, count in sorted(rejects.items()):
         yield f"  {check:28} rejects {count:3}, alone {alone[check]:3}"
+    yield "\nMARGINS: largest relative difference of right code, smallest of wrong code (the tolerance lies between)"
+    for check, (right, wrong) in sorted(matrix.margins().items()):
+        yield f"  {check:28} right {right:8.2g}   wrong {wrong:8.2g}"
     yield "\nDIFFERENCES between the grader and meta.toml, by part"
     for gap in matrix.differences:
         yield f"  {gap.case.kind}/{gap.case.name} {gap.part}: expected {gap.expected}, got {gap.got}"

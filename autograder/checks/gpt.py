@@ -5,12 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from autograder.checks.block import faint
-from autograder.checks.evidence import (
-    compare,
-    describe_difference,
-    numbers,
-    shape_text,
-)
+from autograder.checks.evidence import compare, describe_difference, margin, shape_text
 from autograder.checks.exam import Exam
 from autograder.checks.outputs import draw_targets, extremes, first_output, no_tensor, value_sizes
 from autograder.checks.registry import Outcome, Stopped, check, failed, passed
@@ -164,7 +159,7 @@ def logits_are_right(exam: Exam, part: Part) -> Outcome:
                 known.look_at if known else "Token table plus position table, each block in turn, ln_f, lm_head.",
                 [exhibit],
             )
-    return passed(evidence=[numbers("Largest difference from the reference, relative", ratio=worst)])
+    return passed(evidence=[margin(worst)])
 
 
 @check("gpt.norm_epsilon", needs=["values"])

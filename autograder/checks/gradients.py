@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from autograder.checks.evidence import (
-    GRADIENT_TOLERANCE,
-    compare,
-    table,
-)
+from autograder.checks.evidence import GRADIENT_TOLERANCE, compare, margin, table
 from autograder.checks.exam import HEAD, TABLE, Exam, Specimen
 from autograder.checks.outputs import draw_targets
 from autograder.checks.registry import Outcome, Stopped, check, failed, passed
@@ -92,7 +88,7 @@ def compare_gradients(
         **{f"input.{name}": value for name, value in inputs.items() if value.is_floating_point()},
         **specimen.weights,
     }
-    rows, bad = [], []
+    rows, bad, worst = [], [], 0.0
     for name in tensors:
         row = specimen.model.find(name)
         if name not in expected or name == TABLE or (row is not None and not row.trainable):
@@ -106,20 +102,21 @@ def compare_gradients(
             continue
         mine_size = float(mine.double().abs().max())
         rows.append([name, f"{mine_size:.4g}", f"{size:.4g}"])
-        difference = compare(mine, reference, GRADIENT_TOLERANCE) if mine.shape == reference.shape else None
+        difference = compare(mine, reference, GRADIENT_TOLERANCE)
+        worst = max(worst, difference.ratio if size > 1e-9 else 0.0)
         if mine_size == 0.0 and size > 1e-9:
             bad.append((name, "gets a gradient of zero"))
-        elif output_right and (difference is None or not difference.ok):
+        elif output_right and not difference.ok:
             bad.append((name, "gets a wrong gradient"))
     if not bad or (not output_right and len(bad) < len(rows)):
-        return passed()
+        return passed(evidence=[margin(worst)] if output_right else [])
     name, what = bad[0]
     label = "the input" if name.startswith("input.") else name
     others = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
     return failed(
         f"{label} {what}{others}: training would not move what it should.",
         "Something cuts or bends the graph: look for detach(), .data, NumPy, no_grad(), or a frozen or padded table.",
-        [table("Largest gradient", ["tensor", "yours", "expected"], rows)],
+        [table("Largest gradient", ["tensor", "yours", "expected"], rows), margin(worst)],
         usable=True,
     )
 

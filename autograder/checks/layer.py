@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from autograder.checks.evidence import (
-    compare,
-    describe_difference,
-    numbers,
-)
+from autograder.checks.evidence import compare, describe_difference, margin
 from autograder.checks.exam import Exam
 from autograder.checks.outputs import extremes, first_output, value_sizes, wrong_output
 from autograder.checks.registry import Outcome, Stopped, check, failed, passed
@@ -103,7 +99,7 @@ def it_gives_the_right_numbers(exam: Exam, part: Part) -> Outcome:
                 known.look_at if known else f"Compare your forward with the formula of {part.class_name} step by step.",
                 [exhibit],
             )
-    return passed(evidence=[numbers("Largest difference from the reference, relative", ratio=worst)])
+    return passed(evidence=[margin(worst)])
 
 
 def _tensor(value: Tensor | None) -> Tensor:
