@@ -14,6 +14,7 @@ from autograder.checks import CHECKS, Outcome, Stopped
 from autograder.checks.assembled import assembled
 from autograder.checks.exam import Exam
 from autograder.checks.faults import import_outcome
+from autograder.checks.registry import failed
 from autograder.checks.student import Student
 from autograder.oracle.cases import Draws
 from autograder.oracle.reference import Reference
@@ -121,6 +122,12 @@ def _run_check(exam: Exam, part: Part, check_id: str, done: dict[str, Outcome]) 
         if failure.verdict is Verdict.UNGRADABLE:
             raise
         return Outcome(failure.verdict, f"{part.class_name}: {failure.message}", _fatal_advice(failure.verdict))
+    except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        # Answers that no check foresees must not sink the submission; the warning asks to have a look.
+        exam.warnings.append(f"The check {check_id} stumbled over an answer ({type(error).__name__}): have a look.")
+        return failed(
+            f"{part.class_name} answers in a way that cannot be compared.", "Compare its shapes with the stub."
+        )
 
 
 def _cannot_start(exam: Exam, part: Part, submission: Submission) -> Outcome | None:

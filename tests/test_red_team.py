@@ -1,4 +1,4 @@
-"""Attacks from outside that are stopped: damaged uploads, and processes that try to outlive a grader that was killed."""
+"""Attacks from outside that are stopped: damaged uploads, and processes that would outlive a grader that was killed."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def assembled(exam: Exam, results: Sequence[PartResult]) -> dict[str, Any]:
         return {**answer, "message": "Not tried: see the parts first."}
     try:
         exam.student.ensure_alive()
-        model = exam.student.build(part, exam.track.config, stand_ins=False)
+        model = exam.student.build(part, exam.track.config, stand_ins="none")
         answer |= {"parameters": model.total, "tensors": _differing(model, shapes)}
         exam.student.forget(model)
         right = _agrees(exam)
@@ -88,7 +88,7 @@ def _agrees(exam: Exam) -> bool | None:
     """Compare the student's whole model with the reference's, under hidden weights; None when the names do not fit."""
     part = exam.track.parts[-1]
     sizes = exam.draws.sizes("assembled", n_layer=2)
-    model = exam.student.build(part, sizes.config, stand_ins=False)
+    model = exam.student.build(part, sizes.config, stand_ins="none")
     shapes = full_shapes(part, exam.track, sizes.config)
     own = {parameter.name: parameter.shape for parameter in model.parameters}
     if own != shapes:

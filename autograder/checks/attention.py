@@ -19,7 +19,7 @@ from autograder.checks.registry import Outcome, Stopped, check, failed, passed
 from autograder.checks.student import CALL_SEED
 from autograder.oracle.cases import Sizes
 from autograder.track import Part
-from autograder.verdict import Verdict
+from autograder.verdict import Evidence, Verdict
 
 #: Score that every allowed pair gets in the test of the mask. A mask that only subtracts 1e4, or 1e6, lies above it and
 #: lets the future through; -1e9, finfo.min and -inf lie below.
@@ -73,7 +73,8 @@ def _gradient(exam: Exam, specimen: Specimen, sizes: Sizes) -> Tensor:
     for position in range(length):
         cotangent[position, position] = direction
     answer = exam.student.call(specimen.part, specimen.model, {"x": x}, cotangent=cotangent)
-    return influence_by_gradient(answer.gradients.get("input.x", torch.zeros_like(x)))
+    gradient = answer.gradients.get("input.x", torch.zeros_like(x))
+    return influence_by_gradient(gradient if gradient.shape == x.shape else torch.zeros_like(x))
 
 
 def _leak(matrix: Tensor, title: str, mode: str) -> Outcome | None:
@@ -86,7 +87,7 @@ def _leak(matrix: Tensor, title: str, mode: str) -> Outcome | None:
         )
     leaks = future_leaks(matrix)
     if not leaks:
-        return None
+        return _blind(matrix, exhibit)
     i, j = leaks[0]
     pairs = len(matrix) * (len(matrix) - 1) // 2
     near = all(later == earlier + 1 for earlier, later in leaks)
@@ -99,6 +100,18 @@ def _leak(matrix: Tensor, title: str, mode: str) -> Outcome | None:
         )
         look_at = "Set the scores of later positions to -inf before the softmax, always (or pass is_causal=True)."
     return failed(sentence, look_at, [exhibit])
+
+
+def _blind(matrix: Tensor, exhibit: Evidence) -> Outcome | None:
+    """Where no position sees any earlier one there is nothing to mask, and no attention either."""
+    earlier = torch.tril(matrix, diagonal=-1)
+    if len(matrix) < 2 or bool((earlier > 1e-9 * float(matrix.max())).any()):
+        return None
+    return failed(
+        "No position sees an earlier one: each output depends on its own token alone.",
+        "Attention runs over T: move n_head in front of T (transpose(1, 2)) before the scores are made.",
+        [exhibit],
+    )
 
 
 @check("attention.mask_is_hard", needs=["shapes", "parameters", "causal"])

@@ -1,13 +1,14 @@
 """One exam: a student's class under hidden weights and inputs, next to what a right one answers.
 
-A part that uses others (Block, GPT) is judged on its own wiring: its sub-parts are stand-ins that both sides know.
-Where stand-ins do not take (the class is reached in a way that we cannot replace), the student's own sub-parts are
-asked for their answers and the reference is wired around them.
+A part that uses others (Block, GPT) is judged on its own wiring: its sub-parts are stand-ins that both sides know. They
+take the place of the student's classes before the part is built or, where that does not work (the class is reached in
+a way that we cannot replace, or the constructor looks into it), of its sub-modules afterwards. The student's own
+sub-parts are never asked what is right.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,12 +19,14 @@ from autograder.checks.evidence import compare
 from autograder.checks.names import Names, candidates, exact
 from autograder.checks.registry import Outcome, Stopped, failed
 from autograder.checks.replies import Answer, Model
-from autograder.checks.student import Student
-from autograder.oracle.cases import Config, Draws, Sizes, own_and_standin_shapes, places
+from autograder.checks.student import StandIns, Student
+from autograder.oracle.cases import Config, Draws, Sizes, own_and_standin_shapes
 from autograder.oracle.misconceptions import recognise
 from autograder.oracle.reference import Expected, Reference
 from autograder.track import Part, Shape
 
+#: The ways to put stand-ins into a part, the better one first.
+WAYS: tuple[StandIns, ...] = ("classes", "modules")
 TABLE, HEAD = "transformer.wte.weight", "lm_head.weight"
 
 
@@ -31,7 +34,7 @@ TABLE, HEAD = "transformer.wte.weight", "lm_head.weight"
 class Approach:
     """How a part is examined: found once, used by all its checks."""
 
-    stand_ins: bool
+    stand_ins: StandIns
     interface: str  # "config", or "keywords" / "positional" when the constructor takes plain numbers
     renamed: bool
 
@@ -46,7 +49,6 @@ class Specimen:
     names: Names
     shapes: dict[str, Shape]
     weights: dict[str, Tensor]  # under the contract's names; a tensor that the student lacks is left out
-    stand_ins: bool
 
 
 @dataclass(frozen=True)
@@ -94,9 +96,9 @@ class Exam:
         )
         return replace(specimen, weights=kept)
 
-    def shapes(self, part: Part, config: Config, stand_ins: bool = True) -> dict[str, Shape]:
-        """Return the contract's tensors of a model as it is examined."""
-        return own_and_standin_shapes(part, self.track, config) if stand_ins else part.shapes(config)
+    def shapes(self, part: Part, config: Config) -> dict[str, Shape]:
+        """Return the contract's tensors of a model as it is examined, stand-ins included."""
+        return own_and_standin_shapes(part, self.track, config)
 
     def inputs(self, part: Part, sizes: Sizes, purpose: str, scale: float = 1.0) -> dict[str, Tensor]:
         """Draw what goes into the forward of `part`: x (B, T, C), or idx (B, T) for the whole model."""
@@ -129,13 +131,8 @@ class Exam:
         self, specimen: Specimen, inputs: Mapping[str, Tensor], *, cotangent: Tensor | None = None, loss: bool = False
     ) -> Expected:
         """Ask the reference about the same case."""
-        part, config = specimen.part, specimen.sizes.config
-        own: dict[str, Callable[[Tensor], Tensor]] = {}
-        if not specimen.stand_ins:
-            own = {place: self._remote(specimen, place) for path in part.uses for place in places(path, config)}
-        return self.reference.evaluate(
-            part, config, specimen.weights, inputs, cotangent=cotangent, loss=loss, replace=own
-        )
+        config = specimen.sizes.config
+        return self.reference.evaluate(specimen.part, config, specimen.weights, inputs, cotangent=cotangent, loss=loss)
 
     def repeats(self, part: Part) -> bool:
         """Whether the part holds a number of equal sub-parts, as GPT holds n_layer blocks."""
@@ -143,7 +140,7 @@ class Exam:
 
     def tied_names(self, part: Part, model: Model, sizes: Sizes) -> tuple[str, str] | None:
         """Return the student's names of the token table and of the head, or None when there is no such pair."""
-        shapes = self.shapes(part, sizes.config, self.approach(part).stand_ins)
+        shapes = self.shapes(part, sizes.config)
         if not self.approach(part).renamed:
             return (TABLE, HEAD) if model.find(TABLE) or model.find(HEAD) else None
         shape = shapes[HEAD]
@@ -152,8 +149,6 @@ class Exam:
 
     def diagnose(self, specimen: Specimen, inputs: Mapping[str, Tensor], output: Tensor) -> Diagnosis | None:
         """Name the known mistake (or the two) that gives exactly this output, if there is one."""
-        if specimen.part.uses and not specimen.stand_ins:
-            return None  # the bank knows blocks and models around stand-ins
         found = recognise(specimen.part.name, inputs, specimen.weights, specimen.sizes.config, output)
         if not found:
             return None
@@ -165,34 +160,35 @@ class Exam:
     # -- how to examine -----------------------------------------------------------------------------------------------
 
     def _find_approach(self, part: Part) -> Approach:
-        """Try stand-ins, then the student's own sub-parts where those do not take or run; then other interfaces."""
+        """Try stand-ins for the classes, then for the sub-modules; then other interfaces of the constructor."""
         sizes = self.draws.sizes(f"approach {part.name}", n_head=3, head_dim=10, length=7, n_layer=2)
         problem: Outcome | None = None
         for interface in ("config", "keywords", "positional"):
-            runs: list[Approach] = []
-            for stand_ins in (True, False) if part.uses else (True,):
+            built: list[Approach] = []
+            for stand_ins in WAYS if part.uses else WAYS[:1]:
                 model = self.student.try_build(part, sizes.config, stand_ins=stand_ins, interface=interface)
                 if isinstance(model, Outcome):
                     problem = problem or model
                     continue
-                if part.uses and stand_ins and model.stand_ins == 0:
+                if part.uses and model.stand_ins == 0:
                     continue
                 approach, ran = self._try(part, sizes, model, stand_ins, interface)
                 if ran:
                     return approach
-                runs.append(approach)
-            if runs:
-                return runs[0]
+                built.append(approach)
+            if built:
+                return built[0]
             if interface == "config" and not self._other_interface(part, sizes):
                 break
-        assert problem is not None
-        raise Stopped(problem)
+        raise Stopped(problem or failed(*_unreachable(part)))
 
     def _other_interface(self, part: Part, sizes: Sizes) -> bool:
         """Whether the constructor asks for plain numbers (n_embd, n_head) instead of a config."""
         return bool(self.student.constructor_arguments(part, sizes.config))
 
-    def _try(self, part: Part, sizes: Sizes, model: Model, stand_ins: bool, interface: str) -> tuple[Approach, bool]:
+    def _try(
+        self, part: Part, sizes: Sizes, model: Model, stand_ins: StandIns, interface: str
+    ) -> tuple[Approach, bool]:
         """Return the approach, and whether a call came through at all.
 
         Other names than the contract's are only believed when the numbers then agree with the reference.
@@ -202,22 +198,20 @@ class Exam:
             self.student.call(part, model, self.inputs(part, sizes, f"approach {part.name}"))
         except Stopped:
             return approach, False
-        if not exact(model, self.shapes(part, sizes.config, stand_ins)).identical:
-            names = self._agreeing(part, sizes, model, stand_ins)
+        if not exact(model, self.shapes(part, sizes.config)).identical:
+            names = self._agreeing(part, sizes, model)
             if names is not None:
                 return Approach(stand_ins, interface, renamed=True), True
         return approach, True
 
-    def _agreeing(self, part: Part, sizes: Sizes, model: Model, stand_ins: bool) -> Names | None:
+    def _agreeing(self, part: Part, sizes: Sizes, model: Model) -> Names | None:
         """Return the first correspondence of other names under which the model's numbers are right."""
-        shapes = self.shapes(part, sizes.config, stand_ins)
-        return next(
-            (names for names in candidates(model, shapes) if self._agrees(part, sizes, model, names, stand_ins)), None
-        )
+        shapes = self.shapes(part, sizes.config)
+        return next((names for names in candidates(model, shapes) if self._agrees(part, sizes, model, names)), None)
 
-    def _agrees(self, part: Part, sizes: Sizes, model: Model, names: Names, stand_ins: bool) -> bool:
+    def _agrees(self, part: Part, sizes: Sizes, model: Model, names: Names) -> bool:
         inputs = self.inputs(part, sizes, f"approach {part.name}")
-        specimen = self._loaded(part, sizes, model, names, stand_ins, f"approach {part.name}", 1.0)
+        specimen = self._loaded(part, sizes, model, names, f"approach {part.name}", 1.0)
         try:
             answer = self.student.call(part, model, inputs)
             expected = self.expect(specimen, inputs)
@@ -228,23 +222,33 @@ class Exam:
 
     def _fill(self, part: Part, sizes: Sizes, model: Model, purpose: str, scale: float) -> Specimen:
         how = self.approach(part)
-        names = exact(model, self.shapes(part, sizes.config, how.stand_ins))
+        names = exact(model, self.shapes(part, sizes.config))
         if how.renamed:
-            names = self._agreeing(part, Sizes(sizes.config, 2, min(5, sizes.length)), model, how.stand_ins) or names
-        return self._loaded(part, sizes, model, names, how.stand_ins, purpose, scale)
+            names = self._agreeing(part, Sizes(sizes.config, 2, min(5, sizes.length)), model) or names
+        return self._loaded(part, sizes, model, names, purpose, scale)
 
-    def _loaded(
-        self, part: Part, sizes: Sizes, model: Model, names: Names, stand_ins: bool, purpose: str, scale: float
-    ) -> Specimen:
-        shapes = self.shapes(part, sizes.config, stand_ins)
+    def _loaded(self, part: Part, sizes: Sizes, model: Model, names: Names, purpose: str, scale: float) -> Specimen:
+        shapes = self.shapes(part, sizes.config)
         drawn = self.draws.weights(purpose, shapes, scale)
         if HEAD in drawn and TABLE in drawn:
             drawn[TABLE] = drawn[HEAD]  # tied: one matrix read both ways
         weights = {
             name: value for name, value in drawn.items() if name in names.covered or self._tied_elsewhere(name, names)
         }
+        weights = self._shared(model, names, weights)
         self.student.load_weights(model, names.to_student(weights) | self._neutral(model, names))
-        return Specimen(part, sizes, model, names, shapes, weights, stand_ins)
+        return Specimen(part, sizes, model, names, shapes, weights)
+
+    @staticmethod
+    def _shared(model: Model, names: Names, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Give names of one and the same parameter one value: that they are one costs its points elsewhere."""
+        groups = {p.name: p.group for p in model.parameters}
+        whole = {take.source: groups[take.student] for take in names.takes if take.student in groups}
+        first: dict[int, Tensor] = {}
+        for name, value in weights.items():
+            kept = first.setdefault(whole[name], value) if name in whole and names.whole(name) else value
+            weights[name] = kept if kept.shape == value.shape else value
+        return weights
 
     @staticmethod
     def _tied_elsewhere(name: str, names: Names) -> bool:
@@ -259,31 +263,11 @@ class Exam:
             if p.name not in known and p.name.rsplit(".", 1)[-1] == "bias" and len(p.shape) == 1
         }
 
-    def _remote(self, specimen: Specimen, path: str) -> Callable[[Tensor], Tensor]:
-        """Return the student's own sub-module as a differentiable function on the grader's side."""
-        student = self.student
 
-        class Remote(torch.autograd.Function):
-            @staticmethod
-            def forward(ctx: Any, x: Tensor) -> Tensor:
-                ctx.save_for_backward(x)
-                answer = student.call(specimen.part, specimen.model, {"x": x.detach().float()}, path=path)
-                output = answer.first
-                if not isinstance(output, Tensor) or output.shape != x.shape:
-                    raise Stopped(failed(f"{path} does not keep the shape (B, T, C).", "Mend that part first."))
-                return output.double()
-
-            @staticmethod
-            def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-                (x,) = ctx.saved_tensors
-                answer = student.call(
-                    specimen.part, specimen.model, {"x": x.detach().float()}, path=path, cotangent=gradients[0].float()
-                )
-                return answer.gradients.get("input.x", torch.zeros_like(x)).double()
-
-        def apply(x: Tensor) -> Tensor:
-            result = Remote.apply(x)  # type: ignore[no-untyped-call]
-            assert isinstance(result, Tensor)
-            return result
-
-        return apply
+def _unreachable(part: Part) -> tuple[str, str]:
+    """Return what to say of a part that holds no sub-part where the contract has one."""
+    where = " and ".join(path.replace("{i}", "0") for path in part.uses)
+    return (
+        f"{part.class_name} builds none of the classes it is made of, and has no sub-module {where}.",
+        "Build them in __init__, under the names that the stub gives.",
+    )

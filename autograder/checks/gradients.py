@@ -80,8 +80,8 @@ def compare_gradients(
 ) -> Outcome:
     """Compare every gradient; a tensor that the student lacks is another check's business.
 
-    Gradients follow the numbers: where those are wrong already, it only counts whether any gradient arrives at all. A
-    frozen tensor costs its points in `parameters`.
+    Gradients follow the numbers: where those are wrong already, only missing and zero gradients count. A frozen tensor
+    costs its points in `parameters`.
     """
     output_right = _output_right(exam, specimen, answer, inputs)
     tensors = {
@@ -100,7 +100,7 @@ def compare_gradients(
             bad.append((name, "has no gradient"))
             rows.append([name, "none", f"{size:.4g}"])
             continue
-        mine_size = float(mine.double().abs().max())
+        mine_size = float(mine.double().abs().max()) if mine.numel() else 0.0
         rows.append([name, f"{mine_size:.4g}", f"{size:.4g}"])
         difference = compare(mine, reference, GRADIENT_TOLERANCE)
         worst = max(worst, difference.ratio if size > 1e-9 else 0.0)
@@ -108,7 +108,7 @@ def compare_gradients(
             bad.append((name, "gets a gradient of zero"))
         elif output_right and not difference.ok:
             bad.append((name, "gets a wrong gradient"))
-    if not bad or (not output_right and len(bad) < len(rows)):
+    if not bad:
         return passed(evidence=[margin(worst)] if output_right else [])
     name, what = bad[0]
     label = "the input" if name.startswith("input.") else name

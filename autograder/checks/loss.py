@@ -13,7 +13,7 @@ from autograder.checks.evidence import (
     shape_text,
 )
 from autograder.checks.exam import Exam, Specimen
-from autograder.checks.outputs import draw_targets, first_output
+from autograder.checks.outputs import draw_targets, first_output, unchanged
 from autograder.checks.registry import Outcome, check, failed, passed
 from autograder.checks.replies import Model
 from autograder.oracle.cases import Sizes
@@ -31,19 +31,24 @@ def loss_is_mean_cross_entropy(exam: Exam, part: Part) -> Outcome:
         specimen = exam.specimen(part, sizes, f"loss {trial}")
         inputs = exam.inputs(part, sizes, f"loss {trial}")
         alone = exam.student.call(part, specimen.model, inputs)
-        if alone.outputs[1] is not None:
+        own = first_output(exam, part, alone).double()
+        if alone.second is not None:
             return failed(
-                "Without targets the loss is not None.", "loss = None, unless targets is not None.", usable=True
+                "Without targets forward does not return (logits, None).",
+                "loss = None, unless targets is not None.",
+                usable=True,
             )
         targets = draw_targets(exam, sizes, f"loss {trial}")
         with_targets = {**inputs, "targets": targets}
         answer = exam.train_call(part, specimen.model, with_targets, observe=True)
-        logits, loss = first_output(exam, part, answer).double(), answer.outputs[1]
-        if "targets" in answer.after and not bool((answer.after["targets"] == targets).all()):
+        logits, loss = first_output(exam, part, answer, any_shape=True).double(), answer.second
+        if logits.shape != own.shape:
+            logits = own  # what goes wrong with the logits is told, and paid for, elsewhere
+        if "targets" in answer.after and not unchanged(answer.after["targets"], targets):
             return failed("forward changes targets in place.", "Work on a copy.", usable=True)
         if not isinstance(loss, Tensor):
             return failed(
-                f"With targets the loss is {'None' if loss is None else loss}, not a tensor.",
+                f"With targets the loss is {'None' if loss is None else loss}, not a tensor that can be differentiated.",
                 "F.cross_entropy over all positions.",
                 usable=True,
             )
@@ -203,7 +208,7 @@ def training_starts_near_ln_v(exam: Exam, part: Part) -> Outcome:
             "In _init_weights only the biases are zeroed.",
         )
     narrow = {**config, "n_embd": 16 * config["n_head"]}
-    real = exam.student.try_build(part, narrow, stand_ins=False, interface=how.interface)
+    real = exam.student.try_build(part, narrow, stand_ins="none", interface=how.interface)
     if not isinstance(real, Outcome):
         problem = _bad_start(exam, real)
         if problem is not None:

@@ -65,6 +65,10 @@ class Names:
                     whole[take.start : take.stop] = value
         return out
 
+    def whole(self, source: str) -> bool:
+        """Whether one student tensor alone stands for the contract's `source`."""
+        return sum(take.source == source for take in self.takes) == 1
+
     @property
     def covered(self) -> set[str]:
         return {take.source for take in self.takes}

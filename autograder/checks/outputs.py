@@ -45,12 +45,20 @@ def value_sizes(exam: Exam, part: Part) -> list[Sizes]:
     ]
 
 
-def first_output(exam: Exam, part: Part, answer: Answer) -> Tensor:
-    """Return the first output as a plain tensor; raises Stopped with the reason when it is none."""
+def first_output(exam: Exam, part: Part, answer: Answer, *, any_shape: bool = False) -> Tensor:
+    """Return the first output as a plain tensor of the shape that the inputs ask for.
+
+    Raises Stopped with the reason when it is none: code may answer rightly once, and otherwise for other numbers.
+    """
     output = answer.first
-    if isinstance(output, Tensor):
-        return output
-    raise Stopped(no_tensor(exam, part, output))
+    if not isinstance(output, Tensor):
+        raise Stopped(no_tensor(exam, part, output))
+    if tuple(output.shape) != answer.wanted and not any_shape:
+        mine, wanted = shape_text(output.shape), shape_text(answer.wanted)
+        raise Stopped(
+            failed(f"{part.class_name}.forward returns shape {mine} here; expected {wanted}.", "Follow the shapes.")
+        )
+    return output
 
 
 def no_tensor(exam: Exam, part: Part, output: str | None) -> Outcome:
@@ -63,14 +71,16 @@ def no_tensor(exam: Exam, part: Part, output: str | None) -> Outcome:
                 "The layers are there; now write forward.",
             )
         return failed(f"{part.class_name}.forward returns None.", "Is the return statement missing?")
-    if output.startswith("tensor subclass"):
-        exam.student.accuse(
-            f"{part.class_name}.forward returns a {output.removeprefix('tensor ')}, which is no plain tensor."
-        )
-        return Outcome(Verdict.FORBIDDEN, f"{part.class_name}.forward returns a {output}, not a plain tensor.")
-    return failed(
-        f"{part.class_name}.forward returns {output.removeprefix('other ')}, not a tensor.", "Return the tensor itself."
-    )
+    sentence = f"{part.class_name}.forward returns {output}, not a plain tensor."
+    if output.startswith("a subclass of Tensor"):
+        exam.student.accuse(sentence)
+        return Outcome(Verdict.FORBIDDEN, sentence)
+    return failed(sentence, "Return the tensor itself.")
+
+
+def unchanged(after: Tensor, before: Tensor) -> bool:
+    """Whether an input is as it was handed over; NaN stays NaN."""
+    return after.shape == before.shape and bool(((after == before) | ((after != after) & (before != before))).all())
 
 
 def wrong_output(exam: Exam, part: Part, model: Model, sizes: Sizes, purpose: str) -> Outcome | None:
@@ -78,7 +88,7 @@ def wrong_output(exam: Exam, part: Part, model: Model, sizes: Sizes, purpose: st
     answer = exam.student.call(part, model, inputs)
     if answer.sequence:
         return failed(f"{part.class_name}.forward returns a tuple, not a tensor.", "Return y alone.")
-    output = first_output(exam, part, answer)
+    output = first_output(exam, part, answer, any_shape=True)
     wanted = tuple(inputs["x"].shape)
     if tuple(output.shape) != wanted:
         return failed(

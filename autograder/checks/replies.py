@@ -14,6 +14,9 @@ from autograder.probe.client import ProbeFailure, Reply
 from autograder.probe.faults import Fault
 from autograder.verdict import Verdict
 
+#: Kind of an output that is a Tensor, but not a plain one.
+SUBCLASS = "tensor subclass"
+
 
 @contextlib.contextmanager
 def sensible() -> Iterator[None]:
@@ -66,6 +69,7 @@ class Model:
     config_origin: str  # "student", "substitute", or "refused" when GPTConfig itself refused the values
     config_changed: tuple[str, ...] = ()  # fields of the config that the constructor changed
     reseeded: bool = False  # the constructor set the global random seed
+    vocab_size: int = 0  # of the config that it was built with
 
     @property
     def total(self) -> int:
@@ -89,6 +93,11 @@ class Answer:
     changed: list[str] = field(default_factory=list)  # saved tensors that the call changed
     mode_changed: bool = False
     device_faults: list[str] = field(default_factory=list)
+    wanted: tuple[int, ...] = ()  # the shape that the first output should have for these inputs
+
+    @property
+    def second(self) -> Tensor | str | None:
+        return self.outputs[1] if len(self.outputs) > 1 else "nothing"
 
     @property
     def first(self) -> Tensor | str | None:
@@ -218,7 +227,8 @@ def _answer(reply: Reply) -> Answer:
         if item["kind"] == "tensor":
             outputs.append(reply.tensors.get(f"out.{index}", "a tensor too large to send"))
         else:
-            outputs.append(None if item["kind"] == "none" else f"{item['kind']} {item['type']}")
+            article = "a subclass of Tensor called" if item["kind"] == SUBCLASS else "an object of type"
+            outputs.append(None if item["kind"] == "none" else f"{article} {item['type']}")
     return Answer(
         outputs=outputs,
         sequence=bool(described["sequence"]),

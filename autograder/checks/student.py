@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor
 
@@ -25,13 +25,15 @@ from autograder.checks.replies import (
     read_parameters,
     sensible,
 )
-from autograder.oracle.cases import Config
+from autograder.oracle.cases import Config, places
 from autograder.probe.client import Probe, ProbeFailure, Reply
 from autograder.sandbox import Limits, Nursery
 from autograder.submission import Submission
 from autograder.track import Part, Track
 from autograder.verdict import Verdict
 
+#: How a part's sub-parts are replaced: see `Student.try_build`.
+StandIns = Literal["classes", "modules", "none"]
 #: Seed of torch's generator while a student's model is built or called. No secret: hidden numbers come from the grader.
 CALL_SEED = 20_011
 
@@ -95,7 +97,7 @@ class Student:
         part: Part,
         config: Config,
         *,
-        stand_ins: bool = True,
+        stand_ins: StandIns = "classes",
         dtype: str = "float32",
         interface: str = "config",
     ) -> Model:
@@ -110,11 +112,15 @@ class Student:
         part: Part,
         config: Config,
         *,
-        stand_ins: bool = True,
+        stand_ins: StandIns = "classes",
         dtype: str = "float32",
         interface: str = "config",
     ) -> Model | Outcome:
-        """Build the class of `part`, or return why that does not work."""
+        """Build the class of `part`, or return why that does not work.
+
+        Its sub-parts are stand-ins, put in place of the student's classes before it is built ("classes") or of its
+        sub-modules afterwards ("modules"), or the student's own ("none").
+        """
         data = self._build(part, config, stand_ins, dtype, interface).data
         if data.get("not_module"):
             return Outcome(
@@ -137,14 +143,14 @@ class Student:
                 f"{part.class_name} holds thousands of parameters where a few are expected.",
                 "Build layers, not lists of numbers.",
             )
-        model = read_model(data)
+        model = replace(read_model(data), vocab_size=config["vocab_size"])
         if model.claimed is not None and model.claimed != model.total:
             self.accuse(f"{part.class_name}.parameters() claims tensors that the model does not have.")
         return model
 
     def constructor_arguments(self, part: Part, config: Config) -> list[str] | None:
         """Return the constructor's argument names when calling it with a config raised TypeError, else None."""
-        return read_arguments(self._build(part, config, False, "float32", "config").data)
+        return read_arguments(self._build(part, config, "none", "float32", "config").data)
 
     def build_config(self, values: Mapping[str, int]) -> tuple[dict[str, Field], Outcome | None]:
         """Build the student's GPTConfig with keywords; return its fields, and the fault if it raised."""
@@ -208,7 +214,10 @@ class Student:
         fault = read_fault(reply.data)
         if fault is not None:
             raise Stopped(fault_outcome(fault, part.class_name))
-        return read_answer(reply)
+        answer = read_answer(reply)
+        first = next(iter(inputs.values()))
+        answer.wanted = tuple(first.shape) + (() if first.is_floating_point() else (model.vocab_size,))
+        return answer
 
     def step(self, model: Model, names: Sequence[str], lr: float) -> dict[str, Tensor]:
         """Take one SGD step in the child; return the named tensors of the state dict."""
@@ -218,14 +227,16 @@ class Student:
         """Free a model in the child."""
         self._ask("forget", {"handle": model.handle})
 
-    def _build(self, part: Part, config: Config, stand_ins: bool, dtype: str, interface: str) -> Reply:
-        kinds = {self.track.part(used).class_name: used for used in part.uses.values()} if stand_ins else {}
+    def _build(self, part: Part, config: Config, stand_ins: StandIns, dtype: str, interface: str) -> Reply:
+        kinds = {self.track.part(used).class_name: used for used in part.uses.values()}
+        paths = {place: used for path, used in part.uses.items() for place in places(path, config)}
         return self._ask(
             "build",
             {
                 "cls": part.class_name,
                 "config": config,
-                "stand_ins": kinds,
+                "stand_ins": kinds if stand_ins == "classes" else {},
+                "placed": paths if stand_ins == "modules" else {},
                 "dtype": dtype,
                 "seed": CALL_SEED,
                 "interface": interface,

@@ -21,8 +21,8 @@ def it_has_the_right_tensors(exam: Exam, part: Part) -> Outcome:
     sizes = exam.draws.sizes(f"{part.name} parameters", n_head=3, head_dim=10, length=7, n_layer=2)
     how = exam.approach(part)
     model = exam.build(part, sizes)
-    shapes = exam.shapes(part, sizes.config, how.stand_ins)
-    own = {p.name: p for p in model.parameters if how.stand_ins or not _inside_used(part, p.name, sizes)}
+    shapes = exam.shapes(part, sizes.config)
+    own = {p.name: p for p in model.parameters}
     if part.uses and not how.renamed and exam.repeats(part):
         # How many blocks there are is another check's business; that they are found in the right place is shown by one.
         own = {name: p for name, p in own.items() if not _inside_used(part, name, sizes)}

@@ -7,7 +7,7 @@ from autograder.checks.evidence import (
     shape_text,
 )
 from autograder.checks.exam import Exam
-from autograder.checks.outputs import draw_targets
+from autograder.checks.outputs import draw_targets, unchanged
 from autograder.checks.registry import Outcome, Stopped, check, failed, passed
 from autograder.track import Part
 
@@ -75,7 +75,7 @@ def head_and_table_are_tied(exam: Exam, part: Part) -> Outcome:
             [exhibit],
         )
     after = exam.student.step(model, names, 0.5)
-    if any(name not in after for name in names) or not bool((after[names[0]] == after[names[1]]).all()):
+    if any(name not in after for name in names) or not unchanged(after[names[0]], after[names[1]]):
         return failed(
             "After load_state_dict and one step of the optimizer wte and lm_head differ.",
             "Tie the Parameter itself.",

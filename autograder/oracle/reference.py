@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 import autograder
-from autograder.oracle.cases import Config, places
+from autograder.oracle.cases import Config
 from autograder.probe.standins import standin_class
 from autograder.track import Part, Track
 
@@ -84,24 +84,15 @@ class Reference:
         stand_ins: bool = True,
         cotangent: Tensor | None = None,
         loss: bool = False,
-        replace: Mapping[str, Callable[[Tensor], Tensor]] | None = None,
-        transform: Callable[[nn.Module], None] | None = None,
     ) -> Expected:
         """Return outputs, and with `cotangent` (on the first output) or `loss` also gradients, in float64.
 
-        A tensor of the contract that `weights` lacks counts as zero. `replace` puts functions in place of sub-modules
-        (by the path in `part.uses`); `transform` may alter the built model first (a known mistake, say).
+        A tensor of the contract that `weights` lacks counts as zero.
         """
         model = self.build(part, config, stand_ins=stand_ins)
-        for path in part.uses:
-            for place in places(path, config):
-                if replace is not None and place in replace:
-                    _put(model, place, _Lambda(replace[place]))
         with torch.no_grad():
             for name, parameter in model.named_parameters(remove_duplicate=False):
                 parameter.copy_(weights[name].double() if name in weights else torch.zeros_like(parameter))
-        if transform is not None:
-            transform(model)
         given = {name: _leaf(value) for name, value in inputs.items()}
         output = model(*given.values())
         outputs = tuple(output) if isinstance(output, tuple) else (output,)
@@ -135,20 +126,6 @@ class Reference:
                     sys.modules.pop(name, None)
                 sys.modules.update(hidden)
         return loaded
-
-
-class _Lambda(nn.Module):
-    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
-        super().__init__()
-        self._function = function
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self._function(x)
-
-
-def _put(model: nn.Module, path: str, module: nn.Module) -> None:
-    parent, _, name = path.rpartition(".")
-    setattr(model.get_submodule(parent), name, module)
 
 
 def _leaf(value: Tensor) -> Tensor:

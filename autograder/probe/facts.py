@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 #: The default model has 78 named tensors.
-MAX_PARAMETERS = 2000
+MAX_PARAMETERS = 600
 #: Larger outputs are not sent back: the largest honest one is a few MB.
 MAX_OUTPUT_BYTES = 64 * 2**20
 
@@ -25,7 +25,7 @@ def describe(model: nn.Module) -> dict[str, Any]:
             return {"parameters": [], "claimed": None, "too_many": True}
         rows.append(
             {
-                "name": name[:200],
+                "name": name[:120],
                 "shape": list(parameter.shape),
                 "trainable": bool(parameter.requires_grad),
                 "group": groups.setdefault(id(parameter), len(groups)),
@@ -49,8 +49,8 @@ def _claimed_count(model: nn.Module) -> int | None:
 
 def outputs(output: Any, out: dict[str, Tensor]) -> dict[str, Any]:
     """Put the plain tensors of a reply into `out`; say what the rest is without asking it."""
-    sequence = type(output) in (tuple, list)
-    items = list(output)[:8] if sequence else [output]
+    sequence = isinstance(output, tuple | list)  # named tuples too; iterated without asking a method of the student's
+    items = list((tuple if isinstance(output, tuple) else list).__iter__(output))[:8] if sequence else [output]
     kinds: list[dict[str, Any]] = []
     for index, item in enumerate(items):
         cls = type(item)
@@ -104,5 +104,7 @@ def changed(before: dict[str, Tensor], after: dict[str, Tensor]) -> list[str]:
     return [
         name
         for name, value in before.items()
-        if name in after and after[name].shape == value.shape and not torch.equal(after[name], value)
+        if name in after
+        and after[name].shape == value.shape
+        and not torch.equal(torch.nan_to_num(after[name]), torch.nan_to_num(value))
     ][:10]

@@ -46,6 +46,13 @@ def student_code(stage: str) -> Iterator[None]:
         raise StudentFault(stage, error) from None
 
 
+def _place(model: nn.Module, path: str, module: nn.Module) -> None:
+    """Put `module` where the model has a sub-module now. Raises AttributeError when there is none."""
+    nn.Module.get_submodule(model, path)
+    parent, _, name = path.rpartition(".")
+    nn.Module.__setattr__(nn.Module.get_submodule(model, parent), name, module)
+
+
 class Workbench:
     """Handles the requests of one grading run, one at a time."""
 
@@ -120,7 +127,11 @@ class Workbench:
     # -- build --------------------------------------------------------------------------------------------------------
 
     def _build(self, args: dict[str, Any], _: dict[str, Tensor]) -> Result:
-        """Build a model. args: cls, config (values), stand_ins (class -> kind), dtype, seed, interface."""
+        """Build a model.
+
+        args: cls, config (values), dtype, seed, interface, stand_ins (class -> kind: put in the class's place before
+        the model is built), placed (sub-module path -> kind: put there after it was built).
+        """
         torch.manual_seed(args["seed"])
         cls = self._class(args["cls"])
         config, origin = make_config(self._class(self._config_class), args["config"])
@@ -144,6 +155,9 @@ class Workbench:
             return {"not_module": True}, {}
         if "_parameters" not in vars(model):
             return {"no_super_init": True}, {}
+        for path, kind in args.get("placed", {}).items():
+            with student_code("build"):
+                _place(model, path, standin_class(kind, kind, built, width)())
         nn.Module.to(model, dtype=DTYPES[args.get("dtype", "float32")])
         self._models[self._next] = model
         self._next += 1
