@@ -11,11 +11,11 @@ import torch
 
 import autograder
 from autograder.checks import CHECKS, Outcome, Stopped
-from autograder.checks.assembled import assembled
 from autograder.checks.exam import Exam
 from autograder.checks.faults import import_outcome
 from autograder.checks.registry import failed
 from autograder.checks.student import Student
+from autograder.checks.whole import assembled
 from autograder.oracle.cases import Draws
 from autograder.oracle.reference import Reference
 from autograder.probe.client import ProbeFailure
@@ -80,7 +80,10 @@ def _grade_loaded(
         outcome = _explained(submission, Outcome(failure.verdict, _at_import(failure)))
         return _report(submission, track, nursery, seed, [_whole_part(part, outcome) for part in chosen], [], {}, {})
     try:
-        results = [_grade_part(exam, part, submission) for part in chosen]
+        results = []
+        for part in chosen:
+            results.append(_grade_part(exam, part, submission))
+            exam.verdicts[part.name] = results[-1].verdict
         whole = assembled(exam, results) if len(chosen) == len(track.parts) else {}
     except ProbeFailure as failure:  # only our own failures come this far
         outcome = Outcome(Verdict.UNGRADABLE, failure.message)

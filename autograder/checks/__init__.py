@@ -1,6 +1,6 @@
 """The checks. Importing this package registers them all; autograder/tracks/*.toml says what each is worth."""
 
-from autograder.checks import attention, block, conduct, config, gpt, gradients, layer, loss, tensors, tying
+from autograder.checks import attention, block, conduct, config, gpt, gradients, layer, loss, tensors, tying, whole
 from autograder.checks.registry import CHECKS, Check, Outcome, Stopped, check
 
 __all__ = [
@@ -19,4 +19,5 @@ __all__ = [
     "loss",
     "tensors",
     "tying",
+    "whole",
 ]

@@ -130,7 +130,12 @@ def masked_scores_are_gone(exam: Exam, part: Part) -> Outcome:
     deep["c_attn.bias"] = torch.cat([torch.full((width,), size), torch.full((width,), -size), bias[2 * width :]])
     lowered = exam.refill(specimen, deep)
     matrix = _touch(exam, lowered, sizes, False)
-    leaks = future_leaks(matrix, 1e-5) if matrix is not None and bool(torch.isfinite(matrix).all()) else []
+    if matrix is not None and not bool(torch.isfinite(matrix).all()):
+        return failed(
+            f"When all scores are near {-DEEP_SCORE:.0e} the output is NaN or infinite.",
+            "The softmax must stay finite for every score: subtract each row's own maximum over what it may see.",
+        )
+    leaks = future_leaks(matrix, 1e-5) if matrix is not None else []
     if matrix is not None and leaks:
         i, j = leaks[0]
         return failed(

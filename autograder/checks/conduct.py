@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from autograder.checks.evidence import (
@@ -67,6 +68,10 @@ def a_call_leaves_no_trace(exam: Exam, part: Part) -> Outcome:
     if problem is not None:
         return problem
     output = first_output(exam, part, first)
+    exam.student.call(part, model, inputs)
+    second = exam.student.call(part, model, exam.inputs(part, sizes, f"{part.name} pure, third"), observe=True)
+    if second.kept is not None and not same(second.kept, output):
+        return failed("A second call changes the result of the first.", "Return a new tensor, not a buffer used again.")
     reseeded = exam.student.call(part, model, inputs, seed=CALL_SEED + 1)
     if reseeded.random and same(first_output(exam, part, reseeded), output):
         return failed(
@@ -86,9 +91,10 @@ def _remembers(exam: Exam, part: Part, sizes: Sizes, inputs: dict[str, Tensor]) 
     short = {name: value[:, : sizes.length - 3].contiguous() for name, value in inputs.items()}
     fewer = {name: value[: sizes.batch - 1].contiguous() for name, value in inputs.items()}
     other = exam.inputs(part, sizes, f"{part.name} pure, other")
+    last = {name: torch.cat([value[:-1], other[name][-1:]]) for name, value in inputs.items()}
     for train in (False, True):
         model = exam.build(part, sizes)
-        for trial in (short, inputs, other, fewer):
+        for trial in (short, inputs, other, last, fewer):
             again = _answer_or_fault(exam, part, model, trial, train)
             fresh = exam.build(part, sizes)
             alone = _answer_or_fault(exam, part, fresh, trial, train)
@@ -123,6 +129,8 @@ def _traces(part: Part, answer: Answer, inputs: dict[str, Tensor], when: str) ->
             f"{when} changes the saved tensor {answer.changed[0]}.",
             "Only the optimizer changes weights; LayerNorm keeps no running statistics.",
         )
+    if answer.grad_mode_changed:
+        return failed(f"{when} leaves gradients switched on or off.", "Leave torch.set_grad_enabled to the caller.")
     if answer.mode_changed:
         return failed(f"{when} switches train/eval mode.", "Leave train() and eval() to the caller.")
     return None
@@ -133,7 +141,7 @@ def it_follows_dtype_and_device(exam: Exam, part: Part) -> Outcome:
     """It works in float64 and on another device."""
     sizes = exam.draws.sizes(f"{part.name} follows")
     inputs = exam.inputs(part, sizes, f"{part.name} follows")
-    for dtype in ("float32", "float64"):
+    for dtype in ("float64", "float32"):  # in this order a cache that keeps the first dtype shows
         model = exam.build(part, sizes, dtype=dtype)
         given = {n: v.double() if dtype == "float64" and v.is_floating_point() else v for n, v in inputs.items()}
         try:

@@ -9,6 +9,11 @@ from autograder.checks.replies import Field
 from autograder.track import Part
 from autograder.verdict import Verdict
 
+#: A large model's configuration: nothing is capped.
+LARGE = {"vocab_size": 50257, "block_size": 2048, "n_layer": 48, "n_head": 25, "n_embd": 1600}
+#: Each field by itself, in values that fit the other defaults.
+ALONE = {"vocab_size": 101, "block_size": 64, "n_layer": 2, "n_head": 3, "n_embd": 96}
+
 
 @check("config.defaults")
 def config_has_the_defaults(exam: Exam, part: Part) -> Outcome:
@@ -55,16 +60,14 @@ def config_takes_keywords(exam: Exam, part: Part) -> Outcome:
         return Outcome(Verdict.NOT_ATTEMPTED, f"{name} has no fields yet.")
     sizes = exam.draws.sizes("config").config
     before, unbuildable = exam.student.build_config({})
-    known = sizes if unbuildable is not None else {field: value for field, value in sizes.items() if field in before}
-    trials = [known] + [
-        {**{f: exam.track.config[f] for f in known}, field: value}
-        for field, value in known.items()
-        if field not in ("n_head", "n_embd")
-    ]
-    if unbuildable is None:
-        trials += [{field: value} for field, value in known.items() if field not in ("n_head", "n_embd")]
+    known = [field for field in sizes if unbuildable is not None or field in before]
+    full = {field: exam.track.config[field] for field in known}
+    trials = [{field: sizes[field] for field in known}, {**full, **{f: v for f, v in LARGE.items() if f in known}}]
+    for field, value in ALONE.items():
+        if field in known:
+            trials += [{**full, field: value}] + ([{field: value}] if unbuildable is None else [])
     for values in trials:
-        fields, fault = exam.student.build_config(values)
+        fields, fault = exam.student.build_config(values, then=full)
         call = f"{name}({', '.join(f'{k}={v}' for k, v in values.items())})"
         if fault is not None:
             return failed(
@@ -83,6 +86,14 @@ def config_takes_keywords(exam: Exam, part: Part) -> Outcome:
             return failed(
                 f"{call} changes {rest[0]} to {_shown(fields[rest[0]])}.", "Each field stands alone.", usable=True
             )
+    uneven = {**full, "n_embd": 16, "n_head": 3}
+    fields, fault = exam.student.build_config(uneven)
+    if fault is None and any(field in fields and not _equal(fields[field], uneven[field]) for field in known):
+        return failed(
+            f"{name}(n_embd=16, n_head=3) is changed without a word.",
+            "Refuse what does not fit, or leave it to the attention; do not repair it.",
+            usable=True,
+        )
     after, _ = exam.student.build_config({})
     if after != before:
         return failed(

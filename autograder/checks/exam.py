@@ -24,6 +24,7 @@ from autograder.oracle.cases import Config, Draws, Sizes, own_and_standin_shapes
 from autograder.oracle.misconceptions import recognise
 from autograder.oracle.reference import Expected, Reference
 from autograder.track import Part, Shape
+from autograder.verdict import Verdict
 
 #: The ways to put stand-ins into a part, the better one first.
 WAYS: tuple[StandIns, ...] = ("classes", "modules")
@@ -66,6 +67,7 @@ class Exam:
         self.student, self.reference, self.draws = student, reference, draws
         self.track = student.track
         self._approaches: dict[str, Approach] = {}
+        self.verdicts: dict[str, Verdict] = {}  # of the parts that were graded before
         self.warnings: list[str] = []  # what costs nothing, but should be told
 
     # -- building -----------------------------------------------------------------------------------------------------
@@ -163,7 +165,7 @@ class Exam:
         """Try stand-ins for the classes, then for the sub-modules; then other interfaces of the constructor."""
         sizes = self.draws.sizes(f"approach {part.name}", n_head=3, head_dim=10, length=7, n_layer=2)
         problem: Outcome | None = None
-        for interface in ("config", "keywords", "positional"):
+        for interface in ("config", "keywords", "positional", "indexed"):
             built: list[Approach] = []
             for stand_ins in WAYS if part.uses else WAYS[:1]:
                 model = self.student.try_build(part, sizes.config, stand_ins=stand_ins, interface=interface)

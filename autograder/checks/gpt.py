@@ -146,7 +146,12 @@ def logits_are_right(exam: Exam, part: Part) -> Outcome:
         inputs = exam.inputs(part, sizes, f"gpt values {trial}")
         expected = exam.expect(specimen, inputs).outputs[0]
         assert expected is not None
-        output = first_output(exam, part, exam.ask(specimen, inputs))
+        try:
+            output = first_output(exam, part, exam.ask(specimen, inputs))
+        except Stopped:
+            if trial == 0:
+                raise
+            continue  # that it does not take this size is told, and paid for, in another check
         difference = compare(output, expected)
         worst = max(worst, difference.ratio)
         if not difference.ok:

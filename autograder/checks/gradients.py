@@ -12,6 +12,8 @@ from autograder.checks.replies import Answer
 from autograder.track import Part
 from autograder.verdict import Verdict
 
+CUT = "No detach(), .item() or .data on the way to the loss."
+
 
 @check("attention.gradients", "mlp.gradients", "block.gradients", needs=["shapes", "parameters"])
 def gradients_reach_everything(exam: Exam, part: Part) -> Outcome:
@@ -21,8 +23,13 @@ def gradients_reach_everything(exam: Exam, part: Part) -> Outcome:
     inputs = exam.inputs(part, sizes, f"{part.name} gradients")
     cotangent = exam.draws.normal(f"{part.name} cotangent", tuple(inputs["x"].shape))
     expected = exam.expect(specimen, inputs, cotangent=cotangent)
-    answer = exam.ask(specimen, inputs, cotangent=cotangent, train=True)
-    return compare_gradients(exam, specimen, answer, expected.gradients, inputs, cotangent)
+    outcome = passed()
+    for train in (True, False):
+        answer = exam.ask(specimen, inputs, cotangent=cotangent, train=train)
+        outcome = compare_gradients(exam, specimen, answer, expected.gradients, inputs)
+        if outcome.verdict is not Verdict.PASSED:
+            break
+    return outcome
 
 
 @check("gpt.gradients", needs=["shapes", "parameters", "layers"])
@@ -34,7 +41,7 @@ def loss_gradients_are_right(exam: Exam, part: Part) -> Outcome:
     cotangent = exam.draws.normal("gpt cotangent", (sizes.batch, sizes.length, sizes.config["vocab_size"]))
     answer = exam.ask(specimen, inputs, cotangent=cotangent, train=True)
     expected = exam.expect(specimen, inputs, cotangent=cotangent)
-    outcome = compare_gradients(exam, specimen, _joined(specimen, answer), expected.gradients, inputs, cotangent)
+    outcome = compare_gradients(exam, specimen, _joined(specimen, answer), expected.gradients, inputs)
     if outcome.verdict is not Verdict.PASSED:
         return outcome
     targets = draw_targets(exam, sizes, "gpt gradients")
@@ -45,19 +52,23 @@ def loss_gradients_are_right(exam: Exam, part: Part) -> Outcome:
         if "does not require grad" in stopped.outcome.message:
             return failed(
                 "The loss is cut off from the graph: loss.backward() has nothing to do.",
-                "No detach(), .item() or .data on the way to the loss.",
+                CUT,
                 usable=True,
             )
         return passed("The loss itself is another check's business.")
-    if trained.outputs[1] is None or not isinstance(trained.outputs[1], Tensor):
-        return passed()
-    if all(float(g.abs().max()) == 0.0 for name, g in trained.gradients.items()) or not trained.gradients:
-        return failed(
-            "loss.backward() leaves every gradient at zero.",
-            "No detach(), .item() or .data on the way to the loss.",
-            usable=True,
+    if not isinstance(trained.second, Tensor) or trained.second.numel() != 1:
+        return passed("There is no loss to take a gradient of: see the check of the loss.")
+    right = exam.expect(specimen, given, loss=True)
+    wanted = right.outputs[1]
+    if wanted is None or abs(float(trained.second) - float(wanted)) > 1e-4 * max(1.0, abs(float(wanted))):
+        reached = any(float(gradient.abs().max()) > 0.0 for gradient in trained.gradients.values() if gradient.numel())
+        return (
+            passed("The loss is not right yet, so its gradient was only seen to arrive.")
+            if reached
+            else failed("loss.backward() leaves every gradient at zero.", CUT, usable=True)
         )
-    return outcome
+    trained.gradients = specimen.names.to_contract(trained.gradients, specimen.shapes)
+    return compare_gradients(exam, specimen, _joined(specimen, trained), right.gradients, inputs)
 
 
 def _joined(specimen: Specimen, answer: Answer) -> Answer:
@@ -76,7 +87,6 @@ def compare_gradients(
     answer: Answer,
     expected: dict[str, Tensor],
     inputs: dict[str, Tensor],
-    cotangent: Tensor | None,
 ) -> Outcome:
     """Compare every gradient; a tensor that the student lacks is another check's business.
 

@@ -26,7 +26,7 @@ FAR_ABOVE = 10.0
 @check("gpt.loss", needs=["shapes"])
 def loss_is_mean_cross_entropy(exam: Exam, part: Part) -> Outcome:
     """Its loss is the mean cross-entropy over all positions, and None without targets."""
-    for trial in range(3):
+    for trial in range(5):
         sizes = exam.draws.sizes(f"loss {trial}", **({"length": 1} if trial == 2 else {}))
         specimen = exam.specimen(part, sizes, f"loss {trial}")
         inputs = exam.inputs(part, sizes, f"loss {trial}")
@@ -39,8 +39,12 @@ def loss_is_mean_cross_entropy(exam: Exam, part: Part) -> Outcome:
                 usable=True,
             )
         targets = draw_targets(exam, sizes, f"loss {trial}")
+        if trial > 2:  # every target the same: the first or the last entry of the vocabulary
+            targets = torch.full_like(targets, 0 if trial == 3 else sizes.config["vocab_size"] - 1)
+        if trial == 1:  # a call before, with other numbers, may not show in the loss
+            exam.train_call(part, specimen.model, {**inputs, "targets": targets.flip(0)}, train=True)
         with_targets = {**inputs, "targets": targets}
-        answer = exam.train_call(part, specimen.model, with_targets, observe=True)
+        answer = exam.train_call(part, specimen.model, with_targets, observe=True, train=trial % 2 == 1)
         logits, loss = first_output(exam, part, answer, any_shape=True).double(), answer.second
         if logits.shape != own.shape:
             logits = own  # what goes wrong with the logits is told, and paid for, elsewhere
@@ -48,7 +52,7 @@ def loss_is_mean_cross_entropy(exam: Exam, part: Part) -> Outcome:
             return failed("forward changes targets in place.", "Work on a copy.", usable=True)
         if not isinstance(loss, Tensor):
             return failed(
-                f"With targets the loss is {'None' if loss is None else loss}, not a tensor that can be differentiated.",
+                f"With targets the loss is {loss}, not a tensor that can be differentiated.",
                 "F.cross_entropy over all positions.",
                 usable=True,
             )

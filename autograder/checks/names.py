@@ -36,6 +36,7 @@ class Take:
     start: int
     stop: int
     transposed: bool = False
+    shape: Shape | None = None  # the student's, where it has axes of length 1 besides
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,8 @@ class Names:
         for take in self.takes:
             if take.source in weights:
                 piece = weights[take.source][take.start : take.stop]
-                out[take.student] = piece.t().contiguous() if take.transposed else piece
+                piece = piece.t().contiguous() if take.transposed else piece
+                out[take.student] = piece if take.shape is None else piece.reshape(take.shape)
         return out
 
     def to_contract(self, tensors: Mapping[str, Tensor], shapes: Mapping[str, Shape]) -> dict[str, Tensor]:
@@ -59,7 +61,8 @@ class Names:
         out: dict[str, Tensor] = {}
         for take in self.takes:
             if take.student in tensors:
-                value = tensors[take.student].t() if take.transposed else tensors[take.student]
+                value = tensors[take.student] if take.shape is None else _squeezed(tensors[take.student])
+                value = value.t() if take.transposed else value
                 whole = out.setdefault(take.source, torch.zeros(shapes[take.source], dtype=value.dtype))
                 if whole[take.start : take.stop].shape == value.shape:
                     whole[take.start : take.stop] = value
@@ -91,7 +94,7 @@ def _distinct(options: Iterator[Names]) -> Iterator[Names]:
     seen = set()
     for option in options:
         key = frozenset(option.takes)
-        renames = any(take.student != take.source or take.transposed for take in option.takes)
+        renames = any(t.student != t.source or t.transposed or t.shape is not None for t in option.takes)
         if renames and key not in seen:
             seen.add(key)
             yield option
@@ -135,13 +138,27 @@ def _by_shape(own: Sequence[Parameter], shapes: Mapping[str, Shape], transposed:
     choices: list[list[list[Take]]] = []
     for shape, names in groups.items():
         flipped = transposed and len(shape) == 2
-        fitting = [p for p in own if p.shape == (shape[::-1] if flipped else shape)]
+        fitting = [p for p in own if _bare(p.shape) == (shape[::-1] if flipped else shape)]
         if len(fitting) != len(names):
             return
         orders = _orders(names, fitting)
-        choices.append([[Take(p.name, name, 0, shape[0], flipped) for name, p in pairs] for pairs in orders])
+        choices.append([[_take(p, name, shape, flipped) for name, p in pairs] for pairs in orders])
     for combination in itertools.product(*choices):
         yield [take for takes in combination for take in takes]
+
+
+def _take(parameter: Parameter, name: str, shape: Shape, flipped: bool) -> Take:
+    plain = _bare(parameter.shape) == parameter.shape
+    return Take(parameter.name, name, 0, shape[0], flipped, None if plain else parameter.shape)
+
+
+def _bare(shape: Shape) -> Shape:
+    """Return a shape without its axes of length 1: a table (1, T, C) is a table (T, C), a 1-wide kernel a matrix."""
+    return tuple(side for side in shape if side != 1)
+
+
+def _squeezed(tensor: Tensor) -> Tensor:
+    return tensor.reshape(_bare(tuple(tensor.shape)))
 
 
 def _without_tied(own: Sequence[Parameter], shapes: Mapping[str, Shape]) -> dict[str, Shape]:

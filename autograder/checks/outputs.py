@@ -32,8 +32,8 @@ def extremes(exam: Exam, part: Part) -> list[tuple[str, Sizes]]:
 
 
 def value_sizes(exam: Exam, part: Part) -> list[Sizes]:
-    """Return the sizes on which outputs are compared: different head counts, widths and lengths, one row, a full block,
-    and a length beyond every default, where a window or a clamp shows."""
+    """Return the sizes on which outputs are compared: different head counts, widths and lengths, one row, one position,
+    many rows, a full block, and a length beyond every default, where a window or a clamp shows."""
     draw = exam.draws.sizes
     label = f"{part.name} values"
     return [
@@ -42,6 +42,9 @@ def value_sizes(exam: Exam, part: Part) -> list[Sizes]:
         draw(f"{label} 2", n_head=1, head_dim=12, length=9, block_size=31),
         draw(f"{label} 3", n_head=2, head_dim=6, length=14, block_size=14, batch=1),
         draw(f"{label} 4", n_head=2, head_dim=4, length=290, block_size=300, n_layer=1, batch=2),
+        draw(f"{label} 5", length=1),
+        draw(f"{label} 6", length=1, batch=1),
+        draw(f"{label} 7", length=5, batch=17, n_layer=2),
     ]
 
 

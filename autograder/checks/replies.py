@@ -69,6 +69,8 @@ class Model:
     config_origin: str  # "student", "substitute", or "refused" when GPTConfig itself refused the values
     config_changed: tuple[str, ...] = ()  # fields of the config that the constructor changed
     reseeded: bool = False  # the constructor set the global random seed
+    misled: tuple[str, ...] = ()  # how a sub-part was built with another config
+    odd: tuple[str, ...] = ()  # parameters that do not start in float32
     vocab_size: int = 0  # of the config that it was built with
 
     @property
@@ -92,6 +94,8 @@ class Answer:
     random: bool = False  # the global random state moved
     changed: list[str] = field(default_factory=list)  # saved tensors that the call changed
     mode_changed: bool = False
+    grad_mode_changed: bool = False
+    kept: Tensor | None = None  # what the call before returned, as it is now
     device_faults: list[str] = field(default_factory=list)
     wanted: tuple[int, ...] = ()  # the shape that the first output should have for these inputs
 
@@ -165,6 +169,8 @@ def read_model(data: dict[str, Any]) -> Model:
             config_origin=str(data["config_origin"]),
             config_changed=tuple(str(name) for name in data["config_changed"]),
             reseeded=bool(data["reseeded"]),
+            misled=tuple(str(line)[:200] for line in data["misled"]),
+            odd=tuple(str(line)[:200] for line in data["odd"]),
         )
     raise AssertionError("unreachable")
 
@@ -238,5 +244,7 @@ def _answer(reply: Reply) -> Answer:
         random=bool(reply.data.get("random")),
         changed=[str(name) for name in reply.data.get("changed", [])],
         mode_changed=bool(reply.data.get("mode_changed")),
+        grad_mode_changed=bool(reply.data.get("grad_mode_changed")),
+        kept=reply.tensors.get("kept"),
         device_faults=[str(fault) for fault in reply.data.get("device_faults", [])],
     )

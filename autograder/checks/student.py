@@ -68,6 +68,7 @@ class Student:
             "load",
             {
                 "sources": {c: self.submission.sources[c] for c in self.track.classes if c in self.submission.sources},
+                "files": {part.class_name: part.file for part in self.track.parts},
                 "lenient": sorted(self.submission.lenient),
                 "kinds": {part.class_name: part.name for part in self.track.parts if part.name in used},
                 "config_class": self.config_part.class_name,
@@ -152,9 +153,14 @@ class Student:
         """Return the constructor's argument names when calling it with a config raised TypeError, else None."""
         return read_arguments(self._build(part, config, "none", "float32", "config").data)
 
-    def build_config(self, values: Mapping[str, int]) -> tuple[dict[str, Field], Outcome | None]:
-        """Build the student's GPTConfig with keywords; return its fields, and the fault if it raised."""
-        data = self._ask("config", {"values": dict(values)}).data
+    def build_config(
+        self, values: Mapping[str, int], then: Mapping[str, int] | None = None
+    ) -> tuple[dict[str, Field], Outcome | None]:
+        """Build the student's GPTConfig with keywords; return its fields, and the fault if it raised.
+
+        With `then` another one is built before the fields of the first are read.
+        """
+        data = self._ask("config", {"values": dict(values), "then": None if then is None else dict(then)}).data
         fault = read_fault(data)
         if fault is not None:
             return {}, fault_outcome(fault, self.config_part.class_name)
@@ -218,6 +224,12 @@ class Student:
         first = next(iter(inputs.values()))
         answer.wanted = tuple(first.shape) + (() if first.is_floating_point() else (model.vocab_size,))
         return answer
+
+    def carry_over(self, part: Part, source: Model, target: Model) -> None:
+        """Load one model's weights into another by the student's own state_dict and strict load_state_dict."""
+        fault = read_fault(self._ask("copy", {"source": source.handle, "target": target.handle}).data)
+        if fault is not None:
+            raise Stopped(fault_outcome(fault, part.class_name))
 
     def step(self, model: Model, names: Sequence[str], lr: float) -> dict[str, Tensor]:
         """Take one SGD step in the child; return the named tensors of the state dict."""

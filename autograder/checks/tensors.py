@@ -23,6 +23,7 @@ def it_has_the_right_tensors(exam: Exam, part: Part) -> Outcome:
     model = exam.build(part, sizes)
     shapes = exam.shapes(part, sizes.config)
     own = {p.name: p for p in model.parameters}
+    frozen = [shown(name) for name, parameter in own.items() if not parameter.trainable]
     if part.uses and not how.renamed and exam.repeats(part):
         # How many blocks there are is another check's business; that they are found in the right place is shown by one.
         own = {name: p for name, p in own.items() if not _inside_used(part, name, sizes)}
@@ -42,15 +43,15 @@ def it_has_the_right_tensors(exam: Exam, part: Part) -> Outcome:
         name = wrong[0]
         return failed(
             f"{name} has shape {shape_text(own[name].shape)}; expected {shape_text(shapes[name])}.",
-            "nn.Linear(a, b).weight has shape (b, a): check the two sizes, and that they come from config.",
+            _shape_hint(name),
             [exhibit],
         )
     if missing:
         biases_only = all(name.endswith("bias") for name in missing)
         hint = (
-            "nn.Linear has a bias unless you pass bias=False."
+            "nn.Linear and nn.LayerNorm have a bias unless you pass bias=False."
             if biases_only
-            else "Check the names of the attributes in __init__; a plain Python list hides its layers."
+            else "Check the names in __init__; a plain list hides layers, elementwise_affine=False a norm's weights."
         )
         others = f" (found instead: {_listed(extra)})" if extra else ""
         return failed(f"Missing: {_listed(missing)}{others}.", hint, [exhibit], usable=biases_only)
@@ -69,11 +70,17 @@ def it_has_the_right_tensors(exam: Exam, part: Part) -> Outcome:
             [exhibit],
             usable=True,
         )
-    frozen = [name for name, parameter in own.items() if not parameter.trainable]
     if frozen:
         return failed(
             f"{frozen[0]} is frozen (requires_grad is False): it would never be trained.",
             "Drop requires_grad=False.",
+            [exhibit],
+            usable=True,
+        )
+    if model.odd:
+        return failed(
+            f"{model.odd[0]} from the start; weights start in float32.",
+            "Leave casts to the caller: no .half(), .double() or .to(dtype) in __init__.",
             [exhibit],
             usable=True,
         )
@@ -91,6 +98,15 @@ def it_has_the_right_tensors(exam: Exam, part: Part) -> Outcome:
 def _inside_used(part: Part, name: str, sizes: Sizes) -> bool:
     prefixes = tuple(path.split("{i}")[0] for path in part.uses)
     return name.startswith(prefixes) if prefixes else False
+
+
+def _shape_hint(name: str) -> str:
+    """Return what to look at when a tensor has the wrong shape, by the kind of layer."""
+    if ".ln_" in f".{name}":
+        return "LayerNorm's shape is n_embd alone: each token is normalised by itself."
+    if name.endswith(("wte.weight", "wpe.weight")):
+        return "nn.Embedding(rows, n_embd): vocab_size rows for tokens, block_size rows for positions."
+    return "nn.Linear(a, b).weight has shape (b, a): check the two sizes, and that they come from config."
 
 
 def shown(name: str) -> str:

@@ -48,6 +48,10 @@ BANK = _read_bank()
 MATCH = 1e-4
 
 
+#: Numbers in an output up to which pairs of mistakes are tried: there are hundreds of pairs.
+PAIR_LIMIT = 10_000
+
+
 def recognise(
     part: str, inputs: Mapping[str, Tensor], weights: Mapping[str, Tensor], config: Config, output: Tensor
 ) -> tuple[Misconception, ...]:
@@ -56,7 +60,9 @@ def recognise(
         return ()  # too little is left to tell mistakes apart
     if matches(part, (), inputs, weights, config, output):
         return ()  # two mistakes may undo each other
-    for candidate in itertools.chain(((m,) for m in of_part(part)), pairs(part)):
+    singles = ((entry,) for entry in of_part(part))
+    small = output.numel() <= PAIR_LIMIT
+    for candidate in itertools.chain(singles, pairs(part) if small else ()):
         if matches(part, candidate, inputs, weights, config, output):
             return candidate
     return ()

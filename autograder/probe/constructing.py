@@ -56,7 +56,14 @@ def _substitute(cls: Any, values: dict[str, Any]) -> Any:
         extra |= {
             name: value for name, value in vars(base).items() if not name.startswith("_") and type(value) in plain
         }
-    return types.SimpleNamespace(**{**extra, **values})
+    held = {**extra, **values}
+    try:  # an instance of the student's own class, for code that asks isinstance(config, GPTConfig)
+        config = object.__new__(cls)
+        for name, value in held.items():
+            object.__setattr__(config, name, value)
+    except (TypeError, AttributeError):
+        return types.SimpleNamespace(**held)
+    return config
 
 
 def read_field(config: Any, name: str) -> Any:
@@ -74,6 +81,15 @@ def argument_names(cls: Any) -> list[str]:
     except (TypeError, ValueError):
         return []
     return [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+
+
+def required_names(cls: Any) -> list[str]:
+    """Return the names of the arguments that a constructor cannot do without."""
+    try:
+        parameters = list(inspect.signature(cls.__init__).parameters.values())[1:]
+    except (TypeError, ValueError):
+        return []
+    return [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD and p.default is p.empty]
 
 
 def plain_arguments(cls: Any, values: dict[str, int]) -> dict[str, int]:

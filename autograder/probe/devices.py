@@ -1,9 +1,11 @@
 """Seeing whether a forward follows its device, without a GPU: a pretended one.
 
-Everything stays on the CPU, but the inputs and what `model.to(device)` would move (parameters and buffers) are marked
-as being on another device, results of marked tensors are marked, and `x.device` says so. An operation that mixes a
-marked with an unmarked tensor is what fails on a GPU with "Expected all tensors to be on the same device". (torch's own
-meta device would do, but using it imports torch._dynamo, which takes seconds.)
+Everything stays on the CPU, but the inputs, and what `model.to(device)` would move (parameters and buffers), are marked
+as on another device; what the code makes without naming a device, and tensors that it keeps as plain attributes or
+globals, are marked as strays. Marks are handed on to results, and `x.device` says what is pretended. An operation that
+mixes the two is what fails on a GPU with "Expected all tensors to be on the same device". A tensor of unknown origin
+(from a scripted function, say) accuses nobody. (torch's own meta device would do, but using it imports torch._dynamo,
+which takes seconds.)
 """
 
 from __future__ import annotations
@@ -15,28 +17,32 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-#: The name that `x.device` gives while pretending: a device that torch knows and that no student asks for by name.
-PRETENDED = torch.device("meta")
+#: The name that `x.device` gives while pretending. Making such a device object needs no GPU.
+PRETENDED = torch.device("cuda", 0)
 #: Operations that may mix devices on a GPU too: they copy, or take indices from the CPU.
 MIXING = frozenset(
     {"to", "copy_", "type_as", "__getitem__", "__setitem__", "set_", "expand_as", "view_as", "reshape_as"}
 )
 #: Operations that leave the pretended device.
 LEAVING = frozenset({"cpu", "numpy", "tolist", "item", "__array__"})
-MARK = "_on_pretended_device"
+MARK = "_pretended_place"
+MOVED, STRAY = "moved", "stray"
 
 
 class DeviceWatch(TorchFunctionMode):
-    """Records each operation that mixes tensors of the pretended device with CPU tensors of one or more dimensions.
+    """Records each operation that mixes tensors of the pretended device with strays of one or more dimensions.
 
     Numbers (0-dim CPU tensors) may mix, as they may with CUDA.
     """
 
-    def __init__(self, model: nn.Module, inputs: Sequence[Tensor]) -> None:
+    def __init__(self, model: nn.Module, inputs: Sequence[Tensor], globals_: Sequence[Any] = ()) -> None:
         super().__init__()
         self.faults: list[str] = []
+        kept = [vars(module) for module in nn.Module.modules(model)]
+        for tensor in _tensors([*kept, *globals_]):
+            _mark(tensor, STRAY)
         for tensor in [*nn.Module.parameters(model), *nn.Module.buffers(model), *inputs]:
-            setattr(tensor, MARK, True)
+            _mark(tensor, MOVED)
 
     def __torch_function__(
         self,
@@ -48,23 +54,25 @@ class DeviceWatch(TorchFunctionMode):
         keywords = dict(kwargs or {})
         name = str(getattr(func, "__name__", "an operation"))
         if func == Tensor.device.__get__:  # made anew at each access: no identity
-            return PRETENDED if _marked(args[0]) else func(*args, **keywords)
-        marked = any(_marked(tensor) for tensor in _tensors((args, keywords)))
+            return PRETENDED if _place(args[0]) == MOVED else func(*args, **keywords)
+        if func == Tensor.is_cuda.__get__:  # type: ignore[attr-defined]  # a property, whatever the stubs say
+            return _place(args[0]) == MOVED
+        given = list(_tensors((args, keywords)))
+        places = {_place(tensor) for tensor in given}
         asked = _asked_device(args, keywords)
-        if marked and asked is None and name not in MIXING:
-            self._look_for_strays(name, args, keywords)
-        if name == "numpy" and marked:
+        if MOVED in places and asked is None and name not in MIXING:
+            self._look_for_strays(name, given)
+        if name == "numpy" and MOVED in places:
             self._record("numpy() cannot read a tensor of another device")
         result = func(*_here(args), **_here(keywords))
-        if asked == PRETENDED or (marked and asked is None and name not in LEAVING):
-            for tensor in _tensors(result):
-                setattr(tensor, MARK, True)
-        elif asked is not None or name in LEAVING:
-            result = _unmarked(result, args)
+        place = _place_of_result(name, places, asked)
+        for tensor in _tensors(result):
+            if place and tensor not in _Identity(given):
+                _mark(tensor, place)
         return result
 
-    def _look_for_strays(self, name: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-        stray = next((t for t in _tensors((args, keywords)) if t.dim() > 0 and not _marked(t)), None)
+    def _look_for_strays(self, name: str, given: Sequence[Tensor]) -> None:
+        stray = next((t for t in given if t.dim() > 0 and _place(t) == STRAY), None)
         if stray is not None:
             self._record(f"{name} gets a CPU tensor of shape {tuple(stray.shape)}")
 
@@ -73,8 +81,33 @@ class DeviceWatch(TorchFunctionMode):
             self.faults.append(fault)
 
 
-def _marked(tensor: Any) -> bool:
-    return MARK in getattr(tensor, "__dict__", {})
+class _Identity:
+    """`in` by identity: == on tensors is an operation of its own."""
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        self._ids = {id(tensor) for tensor in tensors}
+
+    def __contains__(self, tensor: object) -> bool:
+        return id(tensor) in self._ids
+
+
+def _place_of_result(name: str, places: set[str], asked: torch.device | None) -> str:
+    """Return where a result is: as asked for, else with what it was made from; what is made from nothing is a stray."""
+    if asked is not None:
+        return MOVED if asked.type == PRETENDED.type else STRAY
+    if name in LEAVING:
+        return STRAY
+    if MOVED in places:
+        return MOVED
+    return STRAY if places <= {STRAY} else ""
+
+
+def _mark(tensor: Tensor, place: str) -> None:
+    setattr(tensor, MARK, place)
+
+
+def _place(tensor: Any) -> str:
+    return str(getattr(tensor, "__dict__", {}).get(MARK, ""))
 
 
 def _asked_device(args: tuple[Any, ...], keywords: dict[str, Any]) -> torch.device | None:
@@ -90,21 +123,14 @@ def _asked_device(args: tuple[Any, ...], keywords: dict[str, Any]) -> torch.devi
 def _here(tree: Any) -> Any:
     """Return arguments with the pretended device replaced by the CPU, where everything really is."""
     if isinstance(tree, torch.device):
-        return torch.device("cpu") if tree == PRETENDED else tree
-    if tree == str(PRETENDED) and isinstance(tree, str):
+        return torch.device("cpu") if tree.type == PRETENDED.type else tree
+    if isinstance(tree, str) and tree in (PRETENDED.type, str(PRETENDED)):
         return "cpu"
     if isinstance(tree, dict):
         return {key: _here(value) for key, value in tree.items()}
     if type(tree) in (list, tuple):
         return type(tree)(_here(value) for value in tree)
     return tree
-
-
-def _unmarked(result: Any, args: tuple[Any, ...]) -> Any:
-    """Return a copy without the mark when `.to("cpu")` handed back the marked tensor itself."""
-    if isinstance(result, Tensor) and _marked(result) and any(result is arg for arg in args):
-        return result.clone()
-    return result
 
 
 def _tensors(tree: Any) -> Iterator[Tensor]:

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import traceback
 from pathlib import Path
 from typing import Any
 
+#: The folders that hold a submission and its scratch files, as submission/ and sandbox/ name them; installed packages;
+#: addresses. They differ from run to run and from machine to machine, and tell a student nothing.
+PLACES = (
+    (re.compile(r"(/[^\s'\"]*)?/workshop-[^/\s]+/(submission|scratch-[^/\s'\"]+)/?"), ""),
+    (re.compile(r"(/[^\s'\"]*)?/(site-packages|dist-packages|lib/python3\.\d+)/"), ""),
+    (re.compile(r"0x[0-9a-fA-F]{6,}"), "0x..."),
+)
 #: How torch's own NotImplementedError begins, when it has no kernel for a dtype or device: the stub is not to blame.
 TORCH_LACKS = ("Could not run 'aten::", '"')
 MAX_MESSAGE = 600  # a message longer than this helps nobody, and 20 MB ones exist
@@ -60,15 +68,21 @@ def _is_unwritten(error: BaseException) -> bool:
 
 def _text(error: BaseException, tree: str) -> str:
     if isinstance(error, SyntaxError):
-        text = f"{error.msg} (line {error.lineno})" if error.lineno else str(error.msg)
+        text = str(error.msg)  # the line is told beside it
     else:
         try:
             text = str(error)
         except BaseException:  # a student's __str__ may raise anything
             return "(the message cannot be shown)"
-    # The folder is another one in each run, and tells the student nothing.
-    text = text[: 2 * MAX_MESSAGE].replace(tree.rstrip("/") + "/", "")
+    text = _without_places(text[: 2 * MAX_MESSAGE], tree)
     return text[:MAX_MESSAGE].encode("utf-8", "replace").decode("utf-8")
+
+
+def _without_places(text: str, tree: str) -> str:
+    text = text.replace(tree.rstrip("/") + "/", "")
+    for pattern, instead in PLACES:
+        text = pattern.sub(instead, text)
+    return text
 
 
 def _where(error: BaseException, tree: str) -> tuple[str, int, str]:

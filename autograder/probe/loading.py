@@ -24,42 +24,53 @@ class Loaded:
     classes: dict[str, Any]  # class name -> the student's object, whatever it is
     report: dict[str, dict[str, Any]]  # class name -> JSON-ready facts about it
     modules: list[types.ModuleType]
+    substitutes: dict[str, type]  # class name -> ours, for those that are missing or do not load
+
+
+@dataclasses.dataclass(frozen=True)
+class Substitutes:
+    """How to stand in for a class that is missing: by a stand-in layer, or by a plain config."""
+
+    kinds: dict[str, str]  # class name -> kind of stand-in
+    config_class: str
+    defaults: dict[str, int]
+
+    def make(self, name: str) -> type:
+        if name == self.config_class:
+            return fallback_config(name, self.defaults)
+        return standin_class(self.kinds.get(name, "mlp"), name)
 
 
 def load_tree(
-    tree: str,
-    sources: dict[str, str],
-    lenient: list[str],
-    kinds: dict[str, str],
-    config_class: str,
-    defaults: dict[str, int],
+    tree: str, sources: dict[str, str], files: dict[str, str], lenient: frozenset[str], substitutes: Substitutes
 ) -> Loaded:
     """Import the files of `sources` (class -> path in tree) in their order; return what each holds.
 
     A file or class that is missing or does not load is replaced by a stand-in for those that come after it and import
-    it, so that one broken file does not take the others down. `kinds` maps a class to its stand-in kind.
+    it, so that one of them does not take the others down. `files` maps each class to its usual file.
     """
     sys.path.insert(0, tree)
     sys.dont_write_bytecode = True
+    loaded = Loaded({}, {}, [], {name: substitutes.make(name) for name in files})
+    for name, file in files.items():
+        if name not in sources and not (Path(tree) / file).exists():
+            _stub_module(file, [name], loaded)
     by_path: dict[str, list[str]] = {}
     for name, path in sources.items():
         by_path.setdefault(path, []).append(name)
-    loaded = Loaded({}, {}, [])
     for path, names in by_path.items():
         module, fault = _import_file(tree, path, path in lenient)
-        if fault is not None:
-            for name in names:
-                loaded.report[name] = {"found": False, "file": path, "error": fault.to_json()}
-            module = _stub_module(path, names, kinds, config_class, defaults)
-            sys.modules[module.__name__] = module
+        if module is None:
+            facts = {"found": False, "file": path, "error": fault.to_json() if fault is not None else None}
+            loaded.report.update(dict.fromkeys(names, facts))
+            _stub_module(path, names, loaded)
             continue
-        assert module is not None
         loaded.modules.append(module)
         for name in names:
             thing = vars(module).get(name)
             loaded.report[name] = {**_facts(thing, tree), "file": path}
             if thing is None:
-                setattr(module, name, _stand_in(name, kinds, config_class, defaults))
+                setattr(module, name, loaded.substitutes[name])
             else:
                 loaded.classes[name] = thing
     loaded.modules += [module for module in _tree_modules(tree) if module not in loaded.modules]
@@ -135,10 +146,18 @@ def _facts(thing: Any, tree: str) -> dict[str, Any]:
 
 
 def _is_empty(cls: type, tree: str) -> bool:
-    """Whether a class body defines nothing: `pass`, `...` or a docstring. What @dataclass adds does not count."""
-    if vars(cls).get("__annotations__"):
+    """Whether a class, with those of the submission that it inherits from, defines nothing but `pass` or `...`."""
+    return not any(_defines(base, tree) for base in type.__getattribute__(cls, "__mro__"))
+
+
+def _defines(cls: type, tree: str) -> bool:
+    """Whether the submission wrote something in this very class; what @dataclass adds does not count."""
+    module = sys.modules.get(str(vars(cls).get("__module__")))
+    if not str(getattr(module, "__file__", "")).startswith(tree):
         return False
-    return not any(
+    if vars(cls).get("__annotations__"):
+        return True
+    return any(
         value.__code__.co_filename.startswith(tree)
         if isinstance(value, types.FunctionType)
         else not (key.startswith("__") and key.endswith("__"))
@@ -202,17 +221,12 @@ def _is_filler(node: ast.stmt) -> bool:
     return isinstance(call, ast.Call) and not call.args and ast.unparse(call.func) == "super().__init__"
 
 
-def _stand_in(name: str, kinds: dict[str, str], config_class: str, defaults: dict[str, int]) -> type:
-    return fallback_config(name, defaults) if name == config_class else standin_class(kinds.get(name, "mlp"), name)
-
-
-def _stub_module(
-    path: str, names: list[str], kinds: dict[str, str], config_class: str, defaults: dict[str, int]
-) -> types.ModuleType:
+def _stub_module(path: str, names: list[str], loaded: Loaded) -> None:
+    """Put a module of substitutes where others will import it from."""
     module = types.ModuleType(Path(path).stem)
     for name in names:
-        setattr(module, name, _stand_in(name, kinds, config_class, defaults))
-    return module
+        setattr(module, name, loaded.substitutes[name])
+    sys.modules.setdefault(module.__name__, module)
 
 
 def _tree_modules(tree: str) -> list[types.ModuleType]:

@@ -15,11 +15,11 @@ import numpy
 import torch
 from torch import Tensor, nn
 
-from autograder.probe.constructing import argument_names, make_config, plain_arguments, read_field
+from autograder.probe.constructing import argument_names, make_config, plain_arguments, read_field, required_names
 from autograder.probe.devices import DeviceWatch
 from autograder.probe.facts import changed, describe, fingerprint, gradients, outputs, random_state
 from autograder.probe.faults import describe_exception
-from autograder.probe.loading import Loaded, fallback_config, load_tree
+from autograder.probe.loading import Loaded, Substitutes, load_tree
 from autograder.probe.standins import standin_class
 from autograder.probe.watch import Snapshot, Watch, snapshot
 
@@ -70,7 +70,9 @@ class Workbench:
         self._defaults: dict[str, int] = {}
         self._config_class = ""
         self._kinds: dict[str, str] = {}
+        self._expected: dict[str, int] = {}
         self._models: dict[int, nn.Module] = {}
+        self._kept: Tensor | None = None  # what the last call returned: a later call may not change it
         self._next = 0
 
     def handle(self, op: str, args: dict[str, Any], tensors: dict[str, Tensor]) -> Result:
@@ -82,6 +84,7 @@ class Workbench:
             "weights": self._weights,
             "call": self._call,
             "step": self._step,
+            "copy": self._copy,
             "forget": self._forget,
         }
         try:
@@ -102,7 +105,11 @@ class Workbench:
     def _load(self, args: dict[str, Any], _: dict[str, Tensor]) -> Result:
         self._defaults, self._config_class, self._kinds = args["defaults"], args["config_class"], args["kinds"]
         self._loaded = load_tree(
-            self._tree, args["sources"], args["lenient"], self._kinds, self._config_class, self._defaults
+            self._tree,
+            args["sources"],
+            args["files"],
+            frozenset(args["lenient"]),
+            Substitutes(self._kinds, self._config_class, self._defaults),
         )
         return {"classes": self._loaded.report}, {}
 
@@ -111,6 +118,8 @@ class Workbench:
         cls = self._class(self._config_class)
         with student_code("build"):
             config = cls(**args["values"])
+            if args.get("then") is not None:  # another one may not change the first
+                cls(**args["then"])
         fields = {}
         for name in self._defaults:
             try:
@@ -137,10 +146,13 @@ class Workbench:
         config, origin = make_config(self._class(self._config_class), args["config"])
         built: list[str] = []
         width = int(args["config"]["n_embd"])
+        self._expected = dict(args["config"])
         with self._stand_ins(args.get("stand_ins", {}), built, width), student_code("build"):
             try:
                 if args.get("interface") == "keywords":
                     model = cls(**plain_arguments(cls, args["config"]))
+                elif args.get("interface") == "indexed":
+                    model = cls(config, *[0] * (len(required_names(cls)) - 1))
                 elif args.get("interface") == "positional":
                     model = cls(*plain_arguments(cls, args["config"]).values())
                 else:
@@ -158,6 +170,11 @@ class Workbench:
         for path, kind in args.get("placed", {}).items():
             with student_code("build"):
                 _place(model, path, standin_class(kind, kind, built, width)())
+        odd = [
+            f"{name[:100]} is {str(p.dtype).removeprefix('torch.')}"
+            for name, p in nn.Module.named_parameters(model)
+            if p.dtype != torch.float32
+        ]
         nn.Module.to(model, dtype=DTYPES[args.get("dtype", "float32")])
         self._models[self._next] = model
         self._next += 1
@@ -167,12 +184,14 @@ class Workbench:
             "config_changed": [name for name, value in args["config"].items() if read_field(config, name) != value],
             "reseeded": torch.initial_seed() != args["seed"],
             "stand_ins": len(built),
+            "misled": sorted({line for line in built if line})[:3],
+            "odd": odd[:3],
         }
         return {**facts, **describe(model)}, {}
 
     def _class(self, name: str) -> Any:
         assert self._loaded is not None, "load comes first"
-        return self._loaded.classes.get(name) or fallback_config(name, self._defaults)
+        return self._loaded.classes.get(name) or self._loaded.substitutes[name]
 
     @contextlib.contextmanager
     def _stand_ins(self, kinds: dict[str, str], built: list[str], width: int) -> Iterator[None]:
@@ -181,7 +200,7 @@ class Workbench:
         undo: list[tuple[Any, str, Any]] = []
         for name, kind in kinds.items():
             original = self._loaded.classes.get(name)
-            fake = standin_class(kind, name, built, width)
+            fake = standin_class(kind, name, built, width, self._expected)
             for module in self._loaded.modules:
                 for key, value in list(vars(module).items()):
                     # By name as well: a class may be there twice, once in its own file and once in model.py.
@@ -239,13 +258,22 @@ class Workbench:
         # fault that is to be seen, not an error.
         with torch.set_grad_enabled(backward is not None):
             handed = {name: value.clone() for name, value in given.items()}
-        watch = DeviceWatch(model, list(handed.values())) if args.get("moved") else contextlib.nullcontext()
+        watch: DeviceWatch | contextlib.nullcontext[None] = contextlib.nullcontext()
+        if args.get("moved"):
+            assert self._loaded is not None
+            watch = DeviceWatch(model, list(handed.values()), [vars(module) for module in self._loaded.modules])
         with torch.set_grad_enabled(backward is not None), student_code("forward"), watch:
             positional = [handed[name] for name in args["inputs"]]
             keywords = {key: handed[name] for key, name in args.get("keywords", {}).items()}
             output = target(*positional, **keywords)
+            mode_kept = torch.is_grad_enabled() == (backward is not None) and not torch.is_inference_mode_enabled()
         out: dict[str, Tensor] = {}
         data: dict[str, Any] = {"outputs": outputs(output, out)}
+        data["grad_mode_changed"] = not mode_kept
+        if args.get("observe") and self._kept is not None:
+            out["kept"] = self._kept.detach()
+        first = output[0] if isinstance(output, tuple | list) and len(output) > 0 else output
+        self._kept = first if type(first) is Tensor else None
         data["random"] = state != random_state()
         data["device_faults"] = watch.faults if isinstance(watch, DeviceWatch) else []
         if args.get("observe"):
@@ -280,6 +308,13 @@ class Workbench:
                     parameter.sub_(parameter.grad, alpha=args["lr"])
         state = nn.Module.state_dict(model)
         return {}, {name: state[name] for name in args["names"] if name in state}
+
+    def _copy(self, args: dict[str, Any], _: dict[str, Tensor]) -> Result:
+        """Carry a model's weights to another by the student's own state_dict and strict load_state_dict."""
+        source, target = self._models[args["source"]], self._models[args["target"]]
+        with student_code("load_state_dict"):
+            target.load_state_dict(source.state_dict())
+        return {}, {}
 
     def _forget(self, args: dict[str, Any], _: dict[str, Tensor]) -> Result:
         self._models.pop(args["handle"], None)

@@ -63,15 +63,33 @@ class StandIn(nn.Module):
         return apply_standin(self.kind, x, getattr(self, WEIGHT_NAMES[self.kind]))
 
 
-def standin_class(kind: str, name: str, built: list[str] | None = None, width: int = 1) -> type[StandIn]:
+def _misled(name: str, values: tuple[Any, ...], expected: dict[str, int]) -> str:
+    """Return how a config among `values` differs from the one that the whole model was built with."""
+    for value in values:
+        if isinstance(getattr(value, "n_embd", None), int):
+            for field, wanted in expected.items():
+                given = getattr(value, field, wanted)
+                if given != wanted:
+                    return f"{name} is built with {field} = {str(given)[:20]} where the config says {wanted}"
+    return ""
+
+
+def standin_class(
+    kind: str,
+    name: str,
+    built: list[str] | None = None,
+    width: int = 1,
+    expected: dict[str, int] | None = None,
+) -> type[StandIn]:
     """Return a fresh stand-in class that goes by the name of the class it replaces; `width` is the n_embd to expect.
 
-    Each instance adds its kind to `built`, so that one which the model hides from its parameters is counted too.
+    Each instance adds a line to `built`, so that one which the model hides from its parameters is counted too: empty,
+    or how the config that it was given differs from `expected`.
     """
 
     def __init__(self: StandIn, *args: Any, **kwargs: Any) -> None:
         StandIn.__init__(self, *args, **kwargs)
         if built is not None:
-            built.append(kind)
+            built.append(_misled(name, (*args, *kwargs.values()), expected or {}))
 
     return type(name, (StandIn,), {"kind": kind, "width": width, "__module__": "standin", "__init__": __init__})

@@ -1,0 +1,168 @@
+"""The whole model, put together from the student's own parts: are its numbers right, and do its weights carry over?
+
+What stand-ins hide shows here: sub-parts that are shared, or built from another config. It is one check of the last
+part, judged only when all else is right, and the sentence about the whole model that every report has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from autograder.checks.evidence import compare, shape_text
+from autograder.checks.exam import HEAD, TABLE, Exam
+from autograder.checks.outputs import draw_targets, first_output
+from autograder.checks.registry import Outcome, Stopped, check, failed, passed
+from autograder.checks.replies import Model
+from autograder.oracle.cases import Sizes, full_shapes
+from autograder.oracle.reference import count
+from autograder.probe.client import ProbeFailure
+from autograder.track import Part, Shape
+from autograder.verdict import PartResult, Verdict
+
+#: These would only make the whole model wait, die or be refused once more.
+HOPELESS = (Verdict.TIMED_OUT, Verdict.OUT_OF_MEMORY, Verdict.FORBIDDEN, Verdict.NOT_ATTEMPTED, Verdict.UNGRADABLE)
+#: Rounding adds up over twelve blocks.
+DEEP_TOLERANCE = 2e-4
+
+
+@check("gpt.whole", needs=["values", "parameters", "layers", "builds"])
+def the_whole_model_is_right(exam: Exam, part: Part) -> Outcome:
+    """Put together from its own parts it is right: numbers, size, and its weights carried over."""
+    wrong = [name for name, verdict in exam.verdicts.items() if verdict is not Verdict.PASSED and name != "config"]
+    if wrong:
+        return passed(f"Not judged while {', '.join(wrong)} is not right.")
+    shapes = full_shapes(part, exam.track, exam.track.config)
+    model = exam.student.build(part, exam.track.config, stand_ins="none", interface=exam.approach(part).interface)
+    exam.student.forget(model)
+    expected = count(shapes, (TABLE,))
+    if model.total != expected:
+        return failed(
+            f"The whole model has {model.total:,} parameters; {expected:,} are expected.",
+            "Each block has an attention, an MLP and norms of its own: nothing is shared but the tied table.",
+        )
+    for sizes in deep_sizes(exam):
+        specimen = whole_model(exam, part, sizes)
+        if specimen is None:
+            return passed("Its tensors go by other names: its numbers were compared part by part.")
+        model, weights = specimen
+        inputs = {**exam.inputs(part, sizes, "whole"), "targets": draw_targets(exam, sizes, "whole")}
+        right = exam.reference.evaluate(part, sizes.config, weights, inputs, stand_ins=False)
+        answer = exam.train_call(part, model, inputs)
+        logits, loss = first_output(exam, part, answer), answer.second
+        wanted, wanted_loss = right.outputs
+        if wanted is None or not compare(logits, wanted, DEEP_TOLERANCE).ok:
+            return failed(
+                f"Every part is right, but put together they are not (n_layer = {sizes.config['n_layer']}).",
+                "Look at what a part hands to the next: config, sharing, order.",
+            )
+        if not isinstance(loss, Tensor) or wanted_loss is None or abs(float(loss) - float(wanted_loss)) > 1e-3:
+            return failed("Put together, the loss is not right.", "Look at the size of batch and vocabulary.")
+        other = exam.student.build(part, sizes.config, stand_ins="none", interface=exam.approach(part).interface)
+        exam.student.carry_over(part, model, other)
+        again = first_output(exam, part, exam.train_call(part, other, inputs))
+        if not compare(again, wanted, DEEP_TOLERANCE).ok:
+            return failed(
+                "state_dict() of one model, loaded into another, does not give the same logits.",
+                "Leave state_dict and load_state_dict as nn.Module has them.",
+            )
+    return passed()
+
+
+def deep_sizes(exam: Exam) -> list[Sizes]:
+    """Return sizes beyond those of the parts' checks: twelve blocks, many rows, a large vocabulary."""
+    draw = exam.draws.sizes
+    return [
+        draw("deep", n_layer=12, n_head=2, head_dim=4, vocab_size=300, batch=17, length=5),
+        draw("assembled", n_layer=2),
+    ]
+
+
+def whole_model(exam: Exam, part: Part, sizes: Sizes) -> tuple[Model, dict[str, Tensor]] | None:
+    """Build the student's whole model with hidden weights in it; None when its names are not the contract's."""
+    model = exam.student.build(part, sizes.config, stand_ins="none", interface=exam.approach(part).interface)
+    shapes = full_shapes(part, exam.track, sizes.config)
+    if {parameter.name: parameter.shape for parameter in model.parameters} != shapes:
+        return None
+    weights = exam.draws.weights("assembled", shapes)
+    weights[TABLE] = weights[HEAD]
+    exam.student.load_weights(model, weights)
+    return model, weights
+
+
+def assembled(exam: Exam, results: Sequence[PartResult]) -> dict[str, Any]:
+    """Return {"right", "message", "parameters", "expected_parameters", "tensors"}, for the report and no points.
+
+    `right` is None when it could not be seen; `tensors` lists [name, expected shape, yours] where they differ.
+    """
+    part = exam.track.parts[-1]
+    shapes = full_shapes(part, exam.track, exam.track.config)
+    expected_count = count(shapes, (TABLE,))
+    answer: dict[str, Any] = {
+        "right": None,
+        "parameters": None,
+        "expected_parameters": expected_count,
+        "tensors": [],
+    }
+    if any(result.verdict in HOPELESS for result in results) or not exam.student.facts_of(part).found:
+        return {**answer, "message": "Not tried: see the parts first."}
+    try:
+        exam.student.ensure_alive()
+        model = exam.student.build(part, exam.track.config, stand_ins="none")
+        answer |= {"parameters": model.total, "tensors": _differing(model, shapes)}
+        exam.student.forget(model)
+        right = all(result.verdict is Verdict.PASSED for result in results) or _agrees(exam, part)
+    except Stopped as stopped:
+        return {**answer, "right": False, "message": f"It does not run: {stopped.outcome.message}"}
+    except ProbeFailure as failure:
+        if failure.verdict is Verdict.UNGRADABLE:
+            raise
+        return {**answer, "right": False, "message": f"It does not run: {failure.message}"}
+    counted = f"{model.total:,} parameters"
+    if model.total != expected_count:
+        counted += f" where {expected_count:,} are expected{_first_difference(answer['tensors'])}"
+    if right is None:
+        sentence = "It runs; its tensors go by other names, so its numbers were compared part by part."
+    elif right:
+        sentence = "It gives the right numbers."
+    else:
+        sentence = "It does not give the right numbers yet."
+    return {**answer, "right": right, "message": f"{sentence} It has {counted}."}
+
+
+def _agrees(exam: Exam, part: Part) -> bool | None:
+    """Compare the student's whole model with the reference's; None when the names do not fit."""
+    sizes = deep_sizes(exam)[-1]
+    specimen = whole_model(exam, part, sizes)
+    if specimen is None:
+        return None
+    model, weights = specimen
+    inputs = exam.inputs(part, sizes, "assembled")
+    expected = exam.reference.evaluate(part, sizes.config, weights, inputs, stand_ins=False).outputs[0]
+    output = exam.student.call(part, model, inputs).first
+    return isinstance(output, Tensor) and expected is not None and compare(output, expected).ok
+
+
+def _differing(model: Model, shapes: Mapping[str, Shape]) -> list[list[str]]:
+    """Return the tensors of the default model that are missing, extra, of another shape, or not shared."""
+    own = {parameter.name: parameter for parameter in model.parameters}
+    rows = []
+    for name in dict.fromkeys([*shapes, *own]):
+        wanted = shape_text(shapes[name]) if name in shapes else "-"
+        mine = shape_text(own[name].shape) if name in own else "-"
+        if wanted != mine:
+            rows.append([name, wanted, mine])
+    if TABLE in own and HEAD in own and own[TABLE].group != own[HEAD].group:
+        rows.append([f"{TABLE} and {HEAD}", "one tensor", "two tensors"])
+    return rows[:100]
+
+
+def _first_difference(rows: Sequence[Sequence[str]]) -> str:
+    if not rows:
+        return ""
+    name, wanted, mine = rows[0]
+    what = "is missing" if mine == "-" else "is extra" if wanted == "-" else f"is {mine}, not {wanted}"
+    more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
+    return f": {name} {what}{more}"
