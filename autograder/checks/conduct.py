@@ -68,7 +68,12 @@ def a_call_leaves_no_trace(exam: Exam, part: Part) -> Outcome:
     if problem is not None:
         return problem
     output = first_output(exam, part, first)
-    exam.student.call(part, model, inputs)
+    try:
+        recorded = exam.student.call(part, model, inputs, grad=True)
+    except Stopped:
+        recorded = exam.student.call(part, model, inputs)  # the check of gradients tells why it only runs without them
+    if recorded.grad_mode_changed:
+        return failed("forward leaves gradients switched off.", "Leave torch.set_grad_enabled to the caller.")
     second = exam.student.call(part, model, exam.inputs(part, sizes, f"{part.name} pure, third"), observe=True)
     if second.kept is not None and not same(second.kept, output):
         return failed("A second call changes the result of the first.", "Return a new tensor, not a buffer used again.")
@@ -139,7 +144,7 @@ def _traces(part: Part, answer: Answer, inputs: dict[str, Tensor], when: str) ->
 @check("attention.follows", "mlp.follows", "block.follows", "gpt.follows", needs=["shapes"])
 def it_follows_dtype_and_device(exam: Exam, part: Part) -> Outcome:
     """It works in float64 and on another device."""
-    sizes = exam.draws.sizes(f"{part.name} follows")
+    sizes = exam.draws.sizes(f"{part.name} follows", length=10)  # a length that nothing was cached for before
     inputs = exam.inputs(part, sizes, f"{part.name} follows")
     for dtype in ("float64", "float32"):  # in this order a cache that keeps the first dtype shows
         model = exam.build(part, sizes, dtype=dtype)

@@ -2,8 +2,9 @@
 
 A part that uses others (Block, GPT) is judged on its own wiring: its sub-parts are stand-ins that both sides know. They
 take the place of the student's classes before the part is built or, where that does not work (the class is reached in
-a way that we cannot replace, or the constructor looks into it), of its sub-modules afterwards. The student's own
-sub-parts are never asked what is right.
+a way that we cannot replace, or the constructor looks into it), of its sub-modules afterwards. A part that reaches into
+its sub-parts runs with neither; it is then compared as a whole, and depends on them. The student's own sub-parts are
+never asked what is right.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from autograder.checks.names import Names, candidates, exact
 from autograder.checks.registry import Outcome, Stopped, failed
 from autograder.checks.replies import Answer, Model
 from autograder.checks.student import StandIns, Student
-from autograder.oracle.cases import Config, Draws, Sizes, own_and_standin_shapes
+from autograder.oracle.cases import Config, Draws, Sizes, full_shapes, own_and_standin_shapes
 from autograder.oracle.misconceptions import recognise
 from autograder.oracle.reference import Expected, Reference
 from autograder.track import Part, Shape
 from autograder.verdict import Verdict
 
 #: The ways to put stand-ins into a part, the better one first.
-WAYS: tuple[StandIns, ...] = ("classes", "modules")
+WAYS: tuple[StandIns, ...] = ("classes", "modules", "none")
 TABLE, HEAD = "transformer.wte.weight", "lm_head.weight"
 
 
@@ -99,8 +100,14 @@ class Exam:
         return replace(specimen, weights=kept)
 
     def shapes(self, part: Part, config: Config) -> dict[str, Shape]:
-        """Return the contract's tensors of a model as it is examined, stand-ins included."""
+        """Return the contract's tensors of a model as it is examined, with those of its stand-ins or real parts."""
+        if self._whole(part):
+            return full_shapes(part, self.track, config)
         return own_and_standin_shapes(part, self.track, config)
+
+    def _whole(self, part: Part) -> bool:
+        found = self._approaches.get(part.name)
+        return found is not None and found.stand_ins == "none"
 
     def inputs(self, part: Part, sizes: Sizes, purpose: str, scale: float = 1.0) -> dict[str, Tensor]:
         """Draw what goes into the forward of `part`: x (B, T, C), or idx (B, T) for the whole model."""
@@ -134,7 +141,15 @@ class Exam:
     ) -> Expected:
         """Ask the reference about the same case."""
         config = specimen.sizes.config
-        return self.reference.evaluate(specimen.part, config, specimen.weights, inputs, cotangent=cotangent, loss=loss)
+        return self.reference.evaluate(
+            specimen.part,
+            config,
+            specimen.weights,
+            inputs,
+            stand_ins=not self._whole(specimen.part),
+            cotangent=cotangent,
+            loss=loss,
+        )
 
     def repeats(self, part: Part) -> bool:
         """Whether the part holds a number of equal sub-parts, as GPT holds n_layer blocks."""
@@ -172,7 +187,7 @@ class Exam:
                 if isinstance(model, Outcome):
                     problem = problem or model
                     continue
-                if part.uses and model.stand_ins == 0:
+                if part.uses and stand_ins != "none" and model.stand_ins == 0:
                     continue
                 approach, ran = self._try(part, sizes, model, stand_ins, interface)
                 if ran:

@@ -75,7 +75,9 @@ def _wrong_reply(
 ) -> Outcome | None:
     try:
         if with_targets:
-            answer = exam.train_call(part, model, {**inputs, "targets": draw_targets(exam, sizes, "shapes")})
+            given = {**inputs, "targets": draw_targets(exam, sizes, "shapes")}
+            answer = exam.train_call(part, model, given)
+            _warn_of_position(exam, part, model, given)
         else:
             answer = exam.student.call(part, model, inputs)
     except Stopped:
@@ -107,6 +109,14 @@ def _wrong_reply(
             usable=with_targets,
         )
     return None
+
+
+def _warn_of_position(exam: Exam, part: Part, model: Model, given: dict[str, Tensor]) -> None:
+    """Tell, for no points, when targets cannot be given by position, as training loops do."""
+    try:
+        exam.student.call(part, model, given)
+    except Stopped:
+        exam.warnings.append("forward takes targets by name only: model(idx, targets) fails.")
 
 
 @check("gpt.lengths", needs=["shapes"])

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from autograder.checks.evidence import GRADIENT_TOLERANCE, compare, margin, table
 from autograder.checks.exam import HEAD, TABLE, Exam, Specimen
-from autograder.checks.outputs import draw_targets
+from autograder.checks.outputs import LARGE, draw_targets
 from autograder.checks.registry import Outcome, Stopped, check, failed, passed
 from autograder.checks.replies import Answer
 from autograder.track import Part
@@ -28,8 +28,25 @@ def gradients_reach_everything(exam: Exam, part: Part) -> Outcome:
         answer = exam.ask(specimen, inputs, cotangent=cotangent, train=train)
         outcome = compare_gradients(exam, specimen, answer, expected.gradients, inputs)
         if outcome.verdict is not Verdict.PASSED:
-            break
-    return outcome
+            return outcome
+    return _overflow(exam, part) or outcome
+
+
+def _overflow(exam: Exam, part: Part) -> Outcome | None:
+    """Look for gradients that overflow where the output does not: NaN from a branch that was not taken."""
+    sizes = exam.draws.sizes(f"{part.name} overflow", length=8)
+    specimen = exam.specimen(part, sizes, f"{part.name} overflow")
+    inputs = exam.inputs(part, sizes, f"{part.name} overflow", LARGE)
+    cotangent = exam.draws.normal(f"{part.name} overflow cotangent", tuple(inputs["x"].shape))
+    answer = exam.ask(specimen, inputs, cotangent=cotangent, train=True)
+    bad = [name for name, gradient in answer.gradients.items() if not bool(gradient.isfinite().all())]
+    if not bad:
+        return None
+    return failed(
+        f"With large inputs the gradient of {bad[0].removeprefix('input.')} is NaN or infinite; the output is not.",
+        "A branch that torch.where leaves out still takes part in the backward pass: mask the scores, not exp(scores).",
+        usable=True,
+    )
 
 
 @check("gpt.gradients", needs=["shapes", "parameters", "layers"])

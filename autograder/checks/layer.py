@@ -6,13 +6,11 @@ from torch import Tensor
 
 from autograder.checks.evidence import compare, describe_difference, margin
 from autograder.checks.exam import Exam
-from autograder.checks.outputs import extremes, first_output, value_sizes, wrong_output
+from autograder.checks.outputs import LARGE, extremes, first_output, value_sizes, wrong_output
 from autograder.checks.registry import Outcome, Stopped, check, failed, passed
 from autograder.track import Part
 from autograder.verdict import Verdict
 
-#: Scores grow with the square of this: exp() of them overflows, where a softmax does not.
-LARGE = 20.0
 #: Rounding of scores in the thousands moves a softmax by about 1e-3.
 LARGE_TOLERANCE = 2e-2
 AXES = ("batch row", "position", "channel")

@@ -14,6 +14,9 @@ from autograder.oracle.cases import Sizes
 from autograder.track import Part
 from autograder.verdict import Verdict
 
+#: Inputs this many times as large: scores grow with its square, so that exp() of them overflows; a softmax does not.
+LARGE = 20.0
+
 
 def extremes(exam: Exam, part: Part) -> list[tuple[str, Sizes]]:
     """Return sizes at the edges: each with the words that name it."""

@@ -193,6 +193,7 @@ class Student:
         loss: bool = False,
         observe: bool = False,
         moved: bool = False,
+        grad: bool = False,
         seed: int = CALL_SEED,
     ) -> Answer:
         """Call the model (or its sub-module at `path`). Raises Stopped with the student's error.
@@ -213,6 +214,7 @@ class Student:
                 "backward": "loss" if loss else 0 if cotangent is not None else None,
                 "observe": observe,
                 "moved": moved,
+                "grad": grad,
                 "seed": seed,
             },
             tensors,

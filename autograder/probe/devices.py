@@ -38,7 +38,7 @@ class DeviceWatch(TorchFunctionMode):
     def __init__(self, model: nn.Module, inputs: Sequence[Tensor], globals_: Sequence[Any] = ()) -> None:
         super().__init__()
         self.faults: list[str] = []
-        kept = [vars(module) for module in nn.Module.modules(model)]
+        kept = [place for module in nn.Module.modules(model) for place in (vars(module), dict(vars(type(module))))]
         for tensor in _tensors([*kept, *globals_]):
             _mark(tensor, STRAY)
         for tensor in [*nn.Module.parameters(model), *nn.Module.buffers(model), *inputs]:

@@ -147,6 +147,8 @@ def _facts(thing: Any, tree: str) -> dict[str, Any]:
 
 def _is_empty(cls: type, tree: str) -> bool:
     """Whether a class, with those of the submission that it inherits from, defines nothing but `pass` or `...`."""
+    if vars(cls).get("__dataclass_fields__"):
+        return False
     return not any(_defines(base, tree) for base in type.__getattribute__(cls, "__mro__"))
 
 

@@ -256,17 +256,18 @@ class Workbench:
         state = random_state()
         # Handed over as copies: a leaf that requires a gradient could not be changed in place, and changing it is a
         # fault that is to be seen, not an error.
-        with torch.set_grad_enabled(backward is not None):
+        gradients_on = backward is not None or bool(args.get("grad"))
+        with torch.set_grad_enabled(gradients_on):
             handed = {name: value.clone() for name, value in given.items()}
         watch: DeviceWatch | contextlib.nullcontext[None] = contextlib.nullcontext()
         if args.get("moved"):
             assert self._loaded is not None
             watch = DeviceWatch(model, list(handed.values()), [vars(module) for module in self._loaded.modules])
-        with torch.set_grad_enabled(backward is not None), student_code("forward"), watch:
+        with torch.set_grad_enabled(gradients_on), student_code("forward"), watch:
             positional = [handed[name] for name in args["inputs"]]
             keywords = {key: handed[name] for key, name in args.get("keywords", {}).items()}
             output = target(*positional, **keywords)
-            mode_kept = torch.is_grad_enabled() == (backward is not None) and not torch.is_inference_mode_enabled()
+            mode_kept = torch.is_grad_enabled() == gradients_on and not torch.is_inference_mode_enabled()
         out: dict[str, Tensor] = {}
         data: dict[str, Any] = {"outputs": outputs(output, out)}
         data["grad_mode_changed"] = not mode_kept
