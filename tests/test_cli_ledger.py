@@ -165,6 +165,16 @@ def test_a_ledger_that_cannot_be_used_is_a_sentence_and_is_left_alone() -> None:
         assert Path("grades", FILE).read_bytes() == content and texts() == before
 
 
+def test_what_a_killed_run_left_half_written_is_swept() -> None:
+    submit(Path("work"), ada="pass")
+    workshop("grade", "work")
+    half, own = Path("grades/students/.ab1_cd2e.part"), Path("grades/.my notes.part")
+    half.touch()
+    own.touch()
+    workshop("grade", "work")
+    assert not half.exists() and own.exists()
+
+
 def test_a_disk_that_fills_up_ends_the_run_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     from autograder.classroom.ledger import LedgerError, Run
 

@@ -44,8 +44,8 @@ def ledger(folder: Path) -> tuple[list[Any], list[Any]]:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    """Return what was written beside the ledger. A kill in the middle of a write may leave its `.part`."""
-    paths = [path for path in folder.rglob("*") if path.is_file() and path.suffix not in (".sqlite3", ".part")]
+    """Return what was written beside the ledger."""
+    paths = [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".sqlite3"]
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 

@@ -60,6 +60,7 @@ class ClassRun:
         try:
             self.folder.prepare()
             self.ledger = Ledger(order.out)
+            self.folder.sweep()
             self.run = self.ledger.begin(
                 Terms.of(order.track, order.limits),
                 order.source,

@@ -24,7 +24,7 @@ Examples:
 
 \b
 Oldest first, with the files, seed and kit of each, and what changed from one
-to the next. Times are UTC.
+to the next.
 Exit status: 0, or 2: no such student or ledger, or a run is going on."""
 
 
@@ -78,8 +78,9 @@ def _entry(before: Result | None, after: Result, counts: bool) -> list[str]:
     from autograder.classroom.changes import reasons
     from autograder.reports.plain import clean
 
+    when = after.graded.replace("T", " ").replace("Z", " UTC")
     lines = [
-        f"{after.graded.replace('T', ' ').rstrip('Z')}  {_score(after.report)}{'  <- counts' if counts else ''}",
+        f"{when}  {_score(after.report)}{'  <- counts' if counts else ''}",
         f"    submission {after.key.digest[:12] or '(not read)'}  seed {after.seed} ({after.seed_policy})"
         f"  kit {clean(after.terms.kit_version)}  track {clean(after.terms.track)}",
     ]

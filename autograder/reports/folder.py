@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -13,6 +14,9 @@ from autograder.classroom.late import Late
 from autograder.reports.html import ClassMeta, class_page, student_page
 from autograder.reports.tables import class_csv, class_json, file_names, json_text, student_json
 from autograder.verdict import Report, Verdict
+
+#: The names that `write_atomic` gives, by way of mkstemp.
+_UNFINISHED = re.compile(r"\.[a-z0-9_]{8}\.part")
 
 
 class FolderError(Exception):
@@ -69,6 +73,13 @@ class GradesFolder:
             (self.path / "students" / ".writable").unlink()
         except OSError as error:
             raise FolderError(f"--out {self.path} cannot be written: {error.strerror or error}.") from error
+
+    def sweep(self) -> None:
+        """Remove what a killed run left of files that it was writing. Only while nobody else writes here."""
+        for folder in (self.path, self.path / "students"):
+            for path in folder.glob(".*.part"):
+                if _UNFINISHED.fullmatch(path.name):
+                    path.unlink(missing_ok=True)
 
     def write_student(self, report: Report, late: Late | None = None) -> bool:
         """Write a student's two files. A report that is our failure never replaces an earlier grade: returns False."""
