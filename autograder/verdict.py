@@ -138,10 +138,10 @@ class Report:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Report:
-        """Rebuild a report from `to_json`. Raises ValueError on an unknown schema."""
+        """Rebuild a report from `to_json`. Raises ValueError on an unknown schema; leaves fields of others."""
         if data.get("schema") != SCHEMA:
             raise ValueError(f"this report has schema {data.get('schema')!r}; this kit reads schema {SCHEMA}")
-        fields = {key: value for key, value in data.items() if key != "schema"}
+        fields = {key: value for key, value in data.items() if key in cls.__dataclass_fields__}
         fields["verdict"] = Verdict(fields["verdict"])
         fields["warnings"] = tuple(fields["warnings"])
         fields["parts"] = {name: _part(part) for name, part in fields["parts"].items()}

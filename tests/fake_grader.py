@@ -6,14 +6,16 @@ sandbox is closed). `install()` puts the stand-ins where the real modules are im
 
 from __future__ import annotations
 
+import hashlib
 import sys
 import threading
 import types
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sample_reports import NO_SCALE, report, ungradable
 
+import autograder
 from autograder.verdict import Report, Verdict
 
 log: list[str] = []
@@ -56,6 +58,15 @@ class Nursery:
 class Submission:
     student: str
     behaviour: str
+    files: dict[str, str] = field(default_factory=dict)
+    problem: str = ""
+    verdict: Verdict | None = None
+    warnings: tuple[str, ...] = ()
+    suspicious: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(repr(sorted(self.files.items())).encode()).hexdigest()
 
 
 def find_submissions(path: Path, track: object) -> list[tuple[str, Path]]:
@@ -67,7 +78,9 @@ def find_submissions(path: Path, track: object) -> list[tuple[str, Path]]:
 
 
 def read_submission(path: Path, track: object, student: str | None = None) -> Submission:
-    return Submission(student or path.name, (path / "behave.txt").read_text(encoding="utf-8").strip())
+    data = (path / "behave.txt").read_bytes()
+    files = {"behave.txt": hashlib.sha256(data).hexdigest()}
+    return Submission(student or path.name, data.decode().strip(), files)
 
 
 def grade(
@@ -75,13 +88,15 @@ def grade(
 ) -> Report:
     assert nursery.started and not nursery.closed.is_set()
     log.append(f"grade {submission.student} seed {seed} limits {limits.wall_s:g}/{limits.memory_mb} parts {parts}")
+    files = submission.files
     match submission.behaviour:
         case "fail":
-            return report(submission.student, NO_SCALE, seed=seed)
+            return report(submission.student, NO_SCALE, seed=seed, files=files)
         case "forbid":
-            return replace(report(submission.student, seed=seed), verdict=Verdict.FORBIDDEN, error="It cheats.")
+            cheat = report(submission.student, seed=seed, files=files)
+            return replace(cheat, verdict=Verdict.FORBIDDEN, error="It cheats.")
         case "ours":
-            return replace(ungradable(submission.student), seed=seed)
+            return replace(ungradable(submission.student), seed=seed, files=files)
         case "raise":
             raise RuntimeError("the oracle lost its crystal ball")
         case "interrupt":
@@ -90,15 +105,17 @@ def grade(
             gate.wait(30)
         case "stay":
             nursery.closed.wait(30)
-    return report(submission.student, seed=seed)
+    return report(submission.student, seed=seed, files=files)
 
 
 def install(modules: dict[str, types.ModuleType] | None = None) -> dict[str, types.ModuleType]:
     """Put the stand-ins into `sys.modules` (or hand them back for monkeypatching)."""
     sandbox = types.ModuleType("autograder.sandbox")
+    rooms = Path(autograder.__file__).parent
     sandbox.__dict__.update(Nursery=Nursery, Limits=Limits)
     intake = types.ModuleType("autograder.submission")
     intake.__dict__.update(IntakeError=IntakeError, find_submissions=find_submissions, read_submission=read_submission)
+    intake.__path__ = [str(rooms / "submission")]  # its other modules are the real ones
     grading = types.ModuleType("autograder.grading")
 
     def heavy(name: str) -> object:

@@ -47,7 +47,10 @@ def test_class_json_is_what_is_documented() -> None:
     assert list(data) == ["schema", "track", "kit_version", "seed", "isolation", "submissions"]
     assert (data["schema"], data["track"], data["seed"], data["isolation"]) == (1, "gpt", 5, PORTABLE)
     entry = next(e for e in data["submissions"] if e["student"] == "no_scale")
-    assert set(entry) == {"student", "score", "max_score", "verdict", "parts", "warnings", "files"}
+    assert set(entry) == {"student", "score", "max_score", "verdict", "parts", "warnings", "files", "seed"}
+    assert entry["seed"] != data["seed"], "a result of an earlier run says where it differs from the header"
+    same = next(iter(json.loads(as_json([replace(sample_class()[0], seed=5)]))["submissions"]))
+    assert "seed" not in same and "kit_version" not in same
     assert list(entry["parts"]) == ["config", "attention", "mlp", "block", "gpt"]
     assert set(entry["parts"]["attention"]) == {"score", "max_score", "verdict", "diagnosis"}
 

@@ -17,9 +17,11 @@ from autograder.verdict import CheckResult, PartResult, Report, Verdict
 
 if TYPE_CHECKING:
     from autograder.sandbox import Limits, Nursery
+    from autograder.submission import Submission
 
 Entry = tuple[str, Path]  # student id, path of the submission
 OnResult = Callable[[Report, int, int], None]  # the report, how many are done, how many there are
+Recall = Callable[["Submission"], Report | None]  # the report that is there already, if it is
 
 #: How long, in seconds, the workers have to notice that they should stop, before their sandboxes are closed.
 _GRACE = 1.0
@@ -42,14 +44,16 @@ def grade_class(
     limits: Limits,
     jobs: int | None = None,
     on_result: OnResult | None = None,
+    recall: Recall | None = None,
 ) -> list[Report]:
     """Grade each entry and return the reports in the order of `entries`, whatever the number of jobs.
 
     `on_result` is called in the calling thread as soon as a submission is done, in the order in which they finish.
+    `recall` is asked in the workers' threads for each submission that was read: what it returns is not graded again.
     What goes wrong with one submission becomes that submission's `ungradable` report. On KeyboardInterrupt (and when
     `on_result` raises) the workers are stopped and the exception goes on: what `on_result` got is what is done.
     """
-    batch = _Batch(entries, track, seed, limits)
+    batch = _Batch(entries, track, seed, limits, recall)
     threads = [
         threading.Thread(target=batch.work, name=f"grader-{number}", daemon=True)
         for number in range(min(jobs or usable_cores(), len(entries)))
@@ -103,8 +107,10 @@ def failure_report(student: str, track: Track, seed: int, reason: str) -> Report
 class _Batch:
     """What the workers of one call share."""
 
-    def __init__(self, entries: Sequence[Entry], track: Track, seed: int, limits: Limits) -> None:
-        self.track, self.seed, self.limits = track, seed, limits
+    def __init__(
+        self, entries: Sequence[Entry], track: Track, seed: int, limits: Limits, recall: Recall | None
+    ) -> None:
+        self.track, self.seed, self.limits, self.recall = track, seed, limits, recall
         self.todo: queue.SimpleQueue[tuple[int, Entry]] = queue.SimpleQueue()
         self.done: queue.SimpleQueue[tuple[int, Report]] = queue.SimpleQueue()
         self.halt = threading.Event()
@@ -122,8 +128,11 @@ class _Batch:
                 except queue.Empty:
                     return
                 try:
-                    nursery = nursery or self._sandbox(open_sandbox)
-                    report = self._grade(student, path, nursery)
+                    submission = self._read(student, path)
+                    report = self.recall(submission) if self.recall is not None else None
+                    if report is None:
+                        nursery = nursery or self._sandbox(open_sandbox)
+                        report = self._grade(submission, nursery)
                 except Exception as error:  # anything: one submission must never stop the others
                     reason = f"The grader failed on this submission ({type(error).__name__}: {error})."
                     report = failure_report(student, self.track, self.seed, reason)
@@ -152,9 +161,12 @@ class _Batch:
         nursery.start()  # returns at once: it imports torch while the next line of ours does the same here
         return nursery
 
-    def _grade(self, student: str, path: Path, nursery: Nursery) -> Report:
-        from autograder.grading import grade  # imports torch: only now, beside the sandbox that has been started
+    def _read(self, student: str, path: Path) -> Submission:
         from autograder.submission import read_submission
 
-        submission = read_submission(path, self.track, student)
+        return read_submission(path, self.track, student)
+
+    def _grade(self, submission: Submission, nursery: Nursery) -> Report:
+        from autograder.grading import grade  # imports torch: only now, beside the sandbox that has been started
+
         return grade(submission, self.track, nursery, seed=self.seed, limits=self.limits)

@@ -8,12 +8,14 @@ from typing import Annotated
 import typer
 
 from autograder import __version__
-from autograder.cli import instructor, student
+from autograder.cli import instructor, records, student
 
 _EPILOG = """\b
 Examples:
   workshop check attention        check the part you are working on
   workshop grade submissions      grade a folder, one student each
+  workshop regrade submissions    grade again, and see what changed and why
+  workshop history ada            all results of one student
 
 \b
 `workshop check --help` and `workshop grade --help` show more."""
@@ -28,6 +30,8 @@ app = typer.Typer(
 )
 app.command("check", epilog=student.EPILOG)(student.check)
 app.command("grade", epilog=instructor.EPILOG)(instructor.grade)
+app.command("regrade", epilog=instructor.REGRADE_EPILOG)(instructor.regrade)
+app.command("history", epilog=records.HISTORY_EPILOG)(records.history)
 
 
 def _version(wanted: bool) -> None:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from autograder.classroom.late import Late
 from autograder.reports.html import ClassMeta, class_page, student_page
 from autograder.reports.tables import class_csv, class_json, file_names, json_text, student_json
 from autograder.verdict import Report, Verdict
+
+#: The names that `write_atomic` gives, by way of mkstemp.
+_UNFINISHED = re.compile(r"\.[a-z0-9_]{8}\.part")
 
 
 class FolderError(Exception):
@@ -69,26 +74,38 @@ class GradesFolder:
         except OSError as error:
             raise FolderError(f"--out {self.path} cannot be written: {error.strerror or error}.") from error
 
-    def write_student(self, report: Report) -> bool:
+    def sweep(self) -> None:
+        """Remove what a killed run left of files that it was writing. Only while nobody else writes here."""
+        for folder in (self.path, self.path / "students"):
+            for path in folder.glob(".*.part"):
+                if _UNFINISHED.fullmatch(path.name):
+                    path.unlink(missing_ok=True)
+
+    def write_student(self, report: Report, late: Late | None = None) -> bool:
         """Write a student's two files. A report that is our failure never replaces an earlier grade: returns False."""
         base = self.path / "students" / self.names[report.student]
         data, page = base.with_name(base.name + ".json"), base.with_name(base.name + ".html")
         if report.verdict is Verdict.UNGRADABLE and page.exists() and _holds_a_grade(data):
             return False
-        write_atomic(data, json_text(student_json(report)))
-        write_atomic(page, student_page(report))
+        write_atomic(data, json_text(student_json(report, late)))
+        write_atomic(page, student_page(report, late))
         return True
 
-    def write_class(self, reports: Iterable[Report], meta: ClassMeta) -> str:
-        """Write the three class files for this run, and return the text of class.json."""
+    def write_class(self, reports: Iterable[Report], meta: ClassMeta, late: Mapping[str, Late] | None = None) -> str:
+        """Write the three class files for this run, and return the text of class.json. `late`: marks by student."""
         reports = list(reports)
         data = class_json(
-            reports, track=meta.track, kit_version=meta.kit_version, seed=meta.seed, isolation=meta.isolation
+            reports,
+            track=meta.track,
+            kit_version=meta.kit_version,
+            seed=meta.seed,
+            isolation=meta.isolation,
+            late=late,
         )
         text = json_text(data)
         write_atomic(self.path / "class.json", text)
-        write_atomic(self.path / "class.csv", class_csv(reports, meta.parts or None))
-        write_atomic(self.path / "class.html", class_page(reports, meta, self.names))
+        write_atomic(self.path / "class.csv", class_csv(reports, meta.parts or None, late))
+        write_atomic(self.path / "class.html", class_page(reports, meta, self.names, late))
         return text
 
 

@@ -14,6 +14,7 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from autograder.classroom.late import Late
 from autograder.reports.marks import MARKS, isolation_sentence, worth_showing
 from autograder.reports.matrix import read_matrix
 from autograder.reports.plain import clean, number, points
@@ -35,13 +36,14 @@ class ClassMeta:
     expected: int | None = None  # how many submissions there were, where the run was interrupted
 
 
-def student_page(report: Report) -> str:
+def student_page(report: Report, late: Late | None = None) -> str:
     """Return the page of one student, as it is written to students/<id>.html."""
     return (
         _environment()
         .get_template("student.html")
         .render(
             report=report,
+            late=late,
             next_part=first_to_do(report),
             isolation=isolation_sentence(report.isolation),
             isolated=bool(report.isolation.get("isolated")),
@@ -50,8 +52,13 @@ def student_page(report: Report) -> str:
     )
 
 
-def class_page(reports: Iterable[Report], meta: ClassMeta, names: Mapping[str, str] | None = None) -> str:
-    """Return the page of the class. `names` are the students' file names, for the links."""
+def class_page(
+    reports: Iterable[Report],
+    meta: ClassMeta,
+    names: Mapping[str, str] | None = None,
+    late: Mapping[str, Late] | None = None,
+) -> str:
+    """Return the page of the class. `names` are the students' file names, for the links; `late` the late marks."""
     reports = in_order(reports)
     names = names or file_names(report.student for report in reports)
     counts = {verdict: sum(report.verdict is verdict for report in reports) for verdict in Verdict}
@@ -61,6 +68,7 @@ def class_page(reports: Iterable[Report], meta: ClassMeta, names: Mapping[str, s
         .render(
             reports=reports,
             meta=meta,
+            late=late,
             parts=list(meta.parts) or part_names(reports),
             titles={part.name: part.title for report in reports for part in report.parts.values()},
             figures=figures(reports),

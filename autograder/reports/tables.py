@@ -14,9 +14,10 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from autograder.classroom.late import Late
 from autograder.reports.plain import clean, points
 from autograder.verdict import SCHEMA, Report, Verdict
 
@@ -24,6 +25,7 @@ _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 # Forbidden on Windows, or with a meaning in shells' globs and URLs that makes links go wrong.
 _UNSAFE = re.compile(r'[<>:"/\\|?*%#\x00-\x1f\x7f]')
 _RESERVED = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|com[0-9¹²³]|lpt[0-9¹²³])(\..*)?", re.IGNORECASE)
+_LATE = ("submitted", "due", "late_by_hours", "penalty", "score_after_penalty", "late_rule", "submitted_from")
 #: Names stay readable, and with an ending well below the 255 bytes that file systems take.
 _NAME_CHARACTERS, _NAME_BYTES = 100, 200
 
@@ -46,22 +48,47 @@ def common_isolation(reports: Iterable[Report]) -> dict[str, Any]:
 
 
 def class_json(
-    reports: Iterable[Report], *, track: str, kit_version: str, seed: int, isolation: dict[str, Any]
+    reports: Iterable[Report],
+    *,
+    track: str,
+    kit_version: str,
+    seed: int,
+    isolation: dict[str, Any],
+    late: Mapping[str, Late] | None = None,
 ) -> dict[str, Any]:
-    """Return the content of class.json: a header and one summary a student, in class order."""
+    """Return the content of class.json: a header and one summary a student, in class order.
+
+    `late` has the late marks by student, where there is a policy.
+    """
     return {
         "schema": SCHEMA,
         "track": track,
         "kit_version": kit_version,
         "seed": seed,
         "isolation": isolation,
-        "submissions": [_sorted_files(report.summary()) for report in in_order(reports)],
+        "submissions": [
+            _with_late(
+                {**_sorted_files(report.summary()), **_own_terms(report, kit_version, seed)},
+                (late or {}).get(report.student),
+            )
+            for report in in_order(reports)
+        ],
     }
 
 
-def student_json(report: Report) -> dict[str, Any]:
+def student_json(report: Report, late: Late | None = None) -> dict[str, Any]:
     """Return the content of a student's file: the whole report."""
-    return _sorted_files(report.to_json())
+    return _with_late(_sorted_files(report.to_json()), late)
+
+
+def _own_terms(report: Report, kit_version: str, seed: int) -> dict[str, Any]:
+    """Return what a result from an earlier run does not share with the header."""
+    own: dict[str, Any] = {"seed": report.seed} if report.seed != seed else {}
+    return own if report.kit_version == kit_version else {**own, "kit_version": report.kit_version}
+
+
+def _with_late(data: dict[str, Any], late: Late | None) -> dict[str, Any]:
+    return data if late is None else {**data, "late": late.to_json()}
 
 
 def json_text(data: dict[str, Any]) -> str:
@@ -69,8 +96,10 @@ def json_text(data: dict[str, Any]) -> str:
     return json.dumps(_finite(data), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
 
 
-def class_csv(reports: Iterable[Report], parts: Sequence[str] | None = None) -> str:
-    """Return class.csv: one row a student.
+def class_csv(
+    reports: Iterable[Report], parts: Sequence[str] | None = None, late: Mapping[str, Late] | None = None
+) -> str:
+    """Return class.csv: one row a student; with `late`, the late marks stand in columns of their own at the end.
 
     A submission that could not be graded for a reason of ours has no score in it (an empty cell, not a zero).
     """
@@ -79,7 +108,18 @@ def class_csv(reports: Iterable[Report], parts: Sequence[str] | None = None) -> 
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
     columns = [f"{name}_{what}" for name in names for what in ("score", "verdict")]
-    writer.writerow(["student", "score", "max_score", "percent", "verdict", *columns, "warnings"])
+    writer.writerow(
+        [
+            "student",
+            "score",
+            "max_score",
+            "percent",
+            "verdict",
+            *columns,
+            "warnings",
+            *(_LATE if late is not None else ()),
+        ]
+    )
     for report in reports:
         graded = report.verdict is not Verdict.UNGRADABLE
         percent = points(100 * report.score / report.max_score) if graded and report.max_score else ""
@@ -89,8 +129,16 @@ def class_csv(reports: Iterable[Report], parts: Sequence[str] | None = None) -> 
             part = report.parts.get(name)
             known = part is not None and part.verdict is not Verdict.UNGRADABLE and graded
             row += [points(part.score) if part is not None and known else "", part.verdict.value if part else ""]
-        writer.writerow([*row, csv_text(" | ".join(report.warnings))])
+        row.append(csv_text(" | ".join(report.warnings)))
+        writer.writerow(row if late is None else [*row, *_late_cells(late.get(report.student))])
     return table.getvalue()
+
+
+def _late_cells(late: Late | None) -> list[str]:
+    if late is None:
+        return [""] * len(_LATE)
+    figures = [points(value) for value in (late.late_by_hours, late.penalty, late.score_after_penalty)]
+    return [late.submitted, late.due, *figures, csv_text(late.rule), csv_text(late.submitted_from)]
 
 
 def csv_text(text: str) -> str:
