@@ -83,7 +83,6 @@ def _grade_loaded(
         results = []
         for part in chosen:
             results.append(_grade_part(exam, part, submission))
-            exam.verdicts[part.name] = results[-1].verdict
         whole = assembled(exam, results) if len(chosen) == len(track.parts) else {}
     except ProbeFailure as failure:  # only our own failures come this far
         outcome = Outcome(Verdict.UNGRADABLE, failure.message)
@@ -104,6 +103,7 @@ def _grade_part(exam: Exam, part: Part, submission: Submission) -> PartResult:
     done: dict[str, Outcome] = {}
     for check_id in part.points:
         done[check_id] = _run_check(exam, part, check_id, done)
+        exam.verdicts[check_id] = done[check_id].verdict
     return _part_result(part, done)
 
 

@@ -68,7 +68,7 @@ class Exam:
         self.student, self.reference, self.draws = student, reference, draws
         self.track = student.track
         self._approaches: dict[str, Approach] = {}
-        self.verdicts: dict[str, Verdict] = {}  # of the parts that were graded before
+        self.verdicts: dict[str, Verdict] = {}  # of the checks that were run before
         self.warnings: list[str] = []  # what costs nothing, but should be told
 
     # -- building -----------------------------------------------------------------------------------------------------

@@ -31,9 +31,13 @@ DEEP_TOLERANCE = 2e-4
 @check("gpt.whole", needs=["values", "parameters", "layers", "builds"])
 def the_whole_model_is_right(exam: Exam, part: Part) -> Outcome:
     """Put together from its own parts it is right: numbers, size, and its weights carried over."""
-    wrong = [name for name, verdict in exam.verdicts.items() if verdict is not Verdict.PASSED and name != "config"]
+    wrong = [
+        name
+        for name, verdict in exam.verdicts.items()
+        if verdict is not Verdict.PASSED and not name.startswith(f"{exam.student.config_part.name}.")
+    ]
     if wrong:
-        return passed(f"Not judged while {', '.join(wrong)} is not right.")
+        return passed(f"Not judged while {wrong[0]} is not right: that costs points there.")
     shapes = full_shapes(part, exam.track, exam.track.config)
     model = exam.student.build(part, exam.track.config, stand_ins="none", interface=exam.approach(part).interface)
     exam.student.forget(model)
@@ -163,6 +167,6 @@ def _first_difference(rows: Sequence[Sequence[str]]) -> str:
     if not rows:
         return ""
     name, wanted, mine = rows[0]
-    what = "is missing" if mine == "-" else "is extra" if wanted == "-" else f"is {mine}, not {wanted}"
+    what = " is missing" if mine == "-" else " is extra" if wanted == "-" else f": {mine}, not {wanted}"
     more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
-    return f": {name} {what}{more}"
+    return f": {name}{what}{more}"

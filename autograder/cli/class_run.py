@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -89,7 +90,7 @@ class ClassRun:
         verb = "Going on with" if self.run.goes_on else "Grading"
         self.console.print(f"{verb} {len(self.order.entries)} with seed {seed}")
         try:
-            with _progress(self.console, len(self.order.entries)) as show:
+            with _ended_politely(), _progress(self.console, len(self.order.entries)) as show:
 
                 def on_result(report: Report, done: int, total: int) -> None:
                     self._take(report)
@@ -208,6 +209,22 @@ class ClassRun:
             self.console.print(f"  and {len(late) - _LISTED} more: see class.csv")
         for sentence in unknown_students(self.order.policy, list(self.paths)):
             self.console.print(clean(sentence))
+
+
+@contextlib.contextmanager
+def _ended_politely() -> Iterator[None]:
+    """Treat a request to end (a closed terminal, a job scheduler's SIGTERM) like Ctrl-C: what is done is kept."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    names = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = {name: signal.signal(getattr(signal, name), interrupt) for name in names}
+    try:
+        yield
+    finally:
+        for name, handler in before.items():
+            signal.signal(getattr(signal, name), handler)
 
 
 def _kept(earlier: Report, reason: str, same_files: bool) -> Report:

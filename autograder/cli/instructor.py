@@ -132,6 +132,8 @@ def _graded(run: ClassRun, jobs: int | None) -> tuple[bool, str]:
 
     try:
         interrupted = run.grade(jobs)
+        if interrupted and not run.reports:
+            return True, ""  # nothing is done: what an earlier run wrote stays
         return interrupted, run.write_class(interrupted)
     except LedgerError as error:
         typer.echo(f"Error: {error}", err=True)

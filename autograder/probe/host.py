@@ -50,7 +50,8 @@ def serve(
                 answer["data"], out = header["args"], tensors
             else:
                 workbench = workbench or make_workbench()
-                answer["data"], out = workbench.handle(header["op"], header["args"], tensors)
+                # By its class: student code that finds the workbench may put another `handle` on it.
+                answer["data"], out = type(workbench).handle(workbench, header["op"], header["args"], tensors)
             if body_size(out) > reply_limit:
                 answer, out = {"seq": header["seq"], "nonce": header["nonce"], "fatal": "too large"}, {}
             buffers = encode({**answer, "events": look()}, out)

@@ -235,6 +235,9 @@ class _Handlers:
         path = resolve(args[0]) if blame else None
         if path is None:
             return None
+        if args[1] is None and not path.startswith(_DEVICES) and self._paths.is_strange_folder(path):
+            self._log.tamper("The code opens folders of the machine by their descriptors.")
+            return _refused("this folder")
         writing = bool(args[2] & _WRITING)
         kind = self._paths.kind(path, writing and module_of(frame) not in _IMPORTERS)
         if kind:

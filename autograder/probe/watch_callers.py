@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType, FunctionType, MethodType
@@ -11,7 +12,7 @@ from typing import Any, Literal
 
 #: Files looked up in a submission's folder; intake refuses more than that, so that a longer walk is never needed.
 MAX_FILES = 2000
-#: Frames looked at before giving up. Deeper stacks are runaway recursion, which is student code near the top anyway.
+#: Frames looked at before blaming the submission: ours are a dozen, so that a deeper stack is its recursion.
 MAX_FRAMES = 400
 
 Blame = Literal["student", "kit", ""]
@@ -25,6 +26,7 @@ class Callers:
     """
 
     def __init__(self, tree: str, kit: str) -> None:
+        self._main = threading.get_ident()
         tree = os.path.abspath(tree)  # noqa: PTH100 -- only text is wanted: pathlib would resolve nothing more
         self._tree = tuple({_folder(tree), _folder(os.path.realpath(tree))})
         self._kit = tuple({_folder(kit), _folder(os.path.realpath(kit))})
@@ -52,14 +54,14 @@ class Callers:
         """Return who asked for this call, if indirectly: the submission, the kit on its behalf, or neither ("")."""
         answer: Blame = "student"
         for _ in range(MAX_FRAMES):
-            if frame is None:
-                return ""
+            if frame is None:  # a thread that we did not start was started by the submission
+                return "" if threading.get_ident() == self._main else answer
             if self.is_student(frame):
                 return answer
             if str.startswith(frame.f_code.co_filename, self._kit):
                 answer = "kit"
             frame = frame.f_back
-        return ""
+        return answer
 
     def made(self, thing: Any) -> bool:
         """Return whether `thing`, a function, method, class or instance, is written in a file of the submission.

@@ -53,6 +53,14 @@ class Paths:
             folder for folder in map(_within, own) if not any(other.startswith(folder) for other in others)
         )
 
+    def is_strange_folder(self, path: str) -> bool:
+        """Return whether `path` is a folder outside the submission's own and what is installed.
+
+        os.open() of a folder gives a descriptor from which files can be opened by relative names that tell nothing.
+        """
+        inside = os.path.normcase(path) + os.sep
+        return os.path.isdir(path) and not inside.startswith((*self._own, *self._installed))  # noqa: PTH112
+
     def kind(self, path: str, writing: bool) -> Kind:
         """Return what `path`, as `resolve` gives it, is to a submission that wants to read it, or to change it."""
         if _MEMORY.fullmatch(path):
@@ -76,8 +84,8 @@ def resolve(path: Any) -> str | None:
     """
     if isinstance(path, str):
         text = str.__str__(path)
-    elif type(path) is bytes:
-        text = os.fsdecode(path)
+    elif isinstance(path, bytes):
+        text = os.fsdecode(bytes.__getitem__(path, slice(None)))
     elif type(path).__module__.partition(".")[0] == "pathlib" and isinstance(path, PurePath):
         text = str(path)
     else:
