@@ -99,6 +99,7 @@ def _grade_loaded(
 def _grade_part(exam: Exam, part: Part, submission: Submission) -> PartResult:
     outcome = _cannot_start(exam, part, submission)
     if outcome is not None:
+        exam.verdicts[next(iter(part.points))] = outcome.verdict
         return _whole_part(part, outcome)
     done: dict[str, Outcome] = {}
     for check_id in part.points:

@@ -169,6 +169,17 @@ MUTATIONS = [
     ),
     Mutation("gpt.follows", GPT, "(T, device=idx.device)", "(T)", "A tensor stays on the CPU"),
     Mutation(
+        "gpt.whole",
+        GPT,
+        "    def forward(",
+        "    def state_dict(self, *args, **kwargs):\n"
+        "        state = super().state_dict(*args, **kwargs)\n"
+        "        state.pop('lm_head.weight')\n"
+        "        return state\n\n"
+        "    def forward(",
+        "lm_head.weight",
+    ),
+    Mutation(
         "gpt.imports_cleanly",
         GPT,
         "from block import Block\n",

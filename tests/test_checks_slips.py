@@ -58,9 +58,9 @@ SLIPS = [
     # -- mlp
     Slip("mlp.shapes", f"return {HIDDEN}", HIDDEN, "MLP.forward returns None."),
     Slip("mlp.shapes", HIDDEN, "(self.c_proj(hidden), 1)  #", "returns a tuple"),
-    Slip("mlp.shapes", HIDDEN, "self.c_proj(hidden).tolist  #", "returns builtin_function_or_method"),
+    Slip("mlp.shapes", HIDDEN, "self.c_proj(hidden).tolist  #", "returns an object of type builtin_function_or_method"),
     Slip("mlp.shapes", "self.c_fc(x)", "self.c_fcc(x)", "has no attribute 'c_fcc'", CRASHED),
-    Slip("mlp.builds", HIDDEN, LIAR, "no plain tensor", FORBIDDEN),
+    Slip("mlp.builds", HIDDEN, LIAR, "not a plain tensor", FORBIDDEN),
     Slip("mlp.builds", MLP, "class MLP:", "MLP must inherit from nn.Module"),
     Slip("mlp.builds", MLP, f"def MLP(config): pass\n\n\n{MLP.replace('MLP', 'Other')}", "must be a class"),
     Slip(
@@ -89,7 +89,7 @@ SLIPS = [
     Slip("gpt.initial_loss", TIE, f"{TIE}\n        for p in self.parameters(): p.data.mul_(500)", "far too large"),
     # -- gpt: the loss
     Slip("gpt.loss", LOSS, "cross_entropy(logits, targets)", "name 'cross_entropy' is not defined", CRASHED),
-    Slip("gpt.loss", NO_LOSS, "return logits, torch.zeros(())", "Without targets the loss is not None"),
+    Slip("gpt.loss", NO_LOSS, "return logits, torch.zeros(())", "forward does not return (logits, None)"),
     Slip("gpt.loss", LOSS, f"{LOSS}.item()", "not a tensor"),
     Slip("gpt.loss", LOSS, f"None if True else {LOSS}", "With targets the loss is None"),
     Slip("gpt.loss", LOSS, f"{LOSS}.unsqueeze(0)", "without dimensions"),

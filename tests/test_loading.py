@@ -121,7 +121,7 @@ SHAPES = {
     "a base of one's own": (
         "class Base(nn.Module):\n    def forward(self, x): return x\nclass MLP(Base): pass",
         (False, False),
-        True,
+        False,
     ),
     "a method that is no function": (
         "class MLP(nn.Module):\n    forward = staticmethod(lambda x: x)\n    def __init__(self): ...",

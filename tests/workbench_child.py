@@ -99,6 +99,7 @@ class Child:
         answer = self.call(
             "load",
             sources=dict(sources),
+            files=FILES,
             lenient=list(lenient),
             kinds=KINDS,
             config_class="GPTConfig",

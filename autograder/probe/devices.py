@@ -66,6 +66,8 @@ class DeviceWatch(TorchFunctionMode):
             self._record("numpy() cannot read a tensor of another device")
         result = func(*_here(args), **_here(keywords))
         place = _place_of_result(name, places, asked)
+        if isinstance(result, Tensor) and result in _Identity(given) and (asked is not None or name in LEAVING):
+            result = result.clone()  # `.to()` hands back the tensor itself when it is there already
         for tensor in _tensors(result):
             if place and tensor not in _Identity(given):
                 _mark(tensor, place)
