@@ -1,7 +1,7 @@
 """The Linux sandbox: which layers hold on this machine, found out once, and how a child puts them on, in order.
 
-`prepare` runs in the supervisor, a `Cell` in each child. Every layer is best effort: one that the kernel refuses is left
-out and not reported. Whether what is left isolates is found out by trying to break out of it.
+`prepare` runs in the supervisor, a `Cell` in each child. Every layer is best effort: one that the kernel refuses is
+left out and not reported. Whether what is left isolates is found out by trying to break out of it.
 """
 
 from __future__ import annotations
@@ -153,8 +153,8 @@ def _try_out(plan: Plan, home: str) -> tuple[frozenset[str], bool]:
     os.waitpid(pid, 0)
     if not said:
         return frozenset(), False
-    held, _, escapes = said.partition(";")
-    return frozenset(held.split(",")) - {""}, not escapes
+    held, _, broken_out = said.partition(";")
+    return frozenset(held.split(",")) - {""}, not broken_out
 
 
 def _succeeds(attempt: Callable[[], object]) -> bool:

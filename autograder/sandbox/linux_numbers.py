@@ -69,7 +69,6 @@ CALLED = """
 """
 
 
-
 @cache
 def machine() -> str:
     """Return "x86_64" or "aarch64", or "" for any other (a 32-bit Python on a 64-bit kernel among them)."""
