@@ -22,7 +22,7 @@ if sys.platform != "linux":
 
 from autograder.probe.client import Probe, ProbeFailure
 from autograder.sandbox import Limits, Nursery, linux_files, linux_landlock, linux_numbers, linux_seccomp, linux_user
-from autograder.sandbox.linux import LAYERS
+from autograder.sandbox.policy import LAYERS
 from autograder.verdict import Verdict
 
 LIMITS = Limits(wall_s=30.0)

@@ -10,11 +10,14 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autograder.probe.failure import NO_CHANNEL_STATUS, NO_MEMORY_STATUS
-from autograder.sandbox import linux, portable, wire
+from autograder.sandbox import portable, wire
 from autograder.sandbox.policy import Limits
+
+if TYPE_CHECKING:
+    from autograder.sandbox.linux import Plan
 
 #: -P and -s keep the current folder and the user's packages off sys.path, -B leaves no .pyc behind. Not -I: it would
 #: also ignore PYTHONHASHSEED, and the environment is ours alone anyway.
@@ -82,7 +85,7 @@ def hide_package() -> None:
 
 
 def run_child(
-    channel: int, output: int | None, canary: int | None, make: Any, parent: int | None, plan: linux.Plan | None = None
+    channel: int, output: int | None, canary: int | None, make: Any, parent: int | None, plan: Plan | None = None
 ) -> None:
     """Become a child: settle descriptors, read the contract, take on its limits, say "ready", serve until the end.
 
@@ -109,7 +112,7 @@ def run_child(
 
 
 def _serve(
-    talk: socket.socket, has_canary: bool, make: Callable[[str], Any], parent: int | None, plan: linux.Plan | None
+    talk: socket.socket, has_canary: bool, make: Callable[[str], Any], parent: int | None, plan: Plan | None
 ) -> None:
     from autograder.probe import host
 
@@ -119,7 +122,7 @@ def _serve(
     if plan is None:
         layers = portable.confine(Path(scratch), limits, parent)
     else:
-        cell = linux.Cell(plan, tree, scratch)
+        cell = plan.cell(tree, scratch)
         cell.enter(limits.disk_mb)
         layers = portable.confine(Path(cell.scratch), limits, parent)
         cell.shut(limits, parent)

@@ -7,20 +7,18 @@ left out and not reported. Whether what is left isolates is found out by trying 
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from autograder.sandbox import linux_files, linux_landlock, linux_seccomp, linux_spaces, linux_user
 from autograder.sandbox.linux_calls import die_with_parent
-from autograder.sandbox.linux_numbers import machine
 from autograder.sandbox.policy import Limits
-
-#: All that there is, by the names with which one can be left out.
-LAYERS = ("namespaces", "landlock", "seccomp", "user")
 
 
 @dataclass(frozen=True)
@@ -33,8 +31,13 @@ class Plan:
     allowed: tuple[str, ...]  # what landlock lets a child read
     landlock: int  # the ABI, 0 for none
     slot: int | None  # the user that children become
+    filters: dict[bool, bytes]  # for seccomp, by whether forks are allowed
     holds: frozenset[str] = frozenset()  # the layers that a trial child put on
     isolated: bool = False  # whether the trial child could not break out
+
+    def cell(self, tree: str, scratch: str) -> Cell:
+        """Return the layers for one child, whose submission lies under `tree`, and whose files go to `scratch`."""
+        return Cell(self, tree, scratch)
 
 
 def prepare(wanted: frozenset[str], spaces: tuple[str, ...], home: Path) -> Plan:
@@ -51,9 +54,21 @@ def prepare(wanted: frozenset[str], spaces: tuple[str, ...], home: Path) -> Plan
             rooted = True
     landlock = linux_landlock.abi() if "landlock" in wanted else 0
     slot = linux_user.pick_slot() if "user" in wanted else None
-    plan = Plan(wanted, spaces, rooted, allowed, landlock, slot)
-    holds, isolated = _try_out(plan, str(home))
-    return Plan(wanted, spaces, rooted, allowed, landlock, slot, holds, isolated)
+    if "user" in wanted:
+        with suppress(OSError):  # we start no program any more, so that it can be done for all children at once
+            linux_user.forgo_capabilities()
+    filters = linux_seccomp.ready_made() if "seccomp" in wanted else {}
+    plan = Plan(wanted, spaces, rooted, allowed, landlock, slot, filters)
+    steps: tuple[dict[str, Any], ...] = ({}, {"filters": {}}, {"filters": {}, "landlock": 0}, _NO_LAYER)
+    for weaker in steps:
+        plan = replace(plan, **weaker)
+        if (tried := _try_out(plan, str(home))) is not None:
+            return replace(plan, holds=tried[0], isolated=tried[1])
+    return plan
+
+
+#: What is left of a plan when nothing else lets a child live.
+_NO_LAYER: dict[str, Any] = {"filters": {}, "landlock": 0, "slot": None, "wanted": frozenset()}
 
 
 class Cell:
@@ -90,7 +105,8 @@ class Cell:
         """Lock the door from inside. The order matters: each step needs what the next ones take away."""
         plan = self._plan
         if self._own_root:
-            linux_spaces.close_cell()
+            with suppress(OSError):
+                linux_spaces.close_cell()
         slot = self._usable_slot()
         if slot is not None:
             os.chown(self.scratch, slot, slot)
@@ -105,10 +121,10 @@ class Cell:
             die_with_parent(signal.SIGKILL)  # a change of user has cleared it
         if parent is not None and os.getppid() != parent:
             os._exit(0)  # the supervisor died before the request to follow it was made
-        if "seccomp" in plan.wanted and machine():
+        if plan.filters:
             with suppress(OSError):
                 # Only root's processes cannot be counted: those of any other user are, and may be a few.
-                linux_seccomp.restrict(os.getpid(), forks=os.geteuid() != 0)
+                linux_seccomp.restrict(plan.filters[os.geteuid() != 0], os.getpid())
                 self.held["seccomp"] = "seccomp"
 
     def _usable_slot(self) -> int | None:
@@ -119,19 +135,18 @@ class Cell:
         return slot if linux_user.can_live_as(slot, needed) else None
 
     def _change_user(self, slot: int | None, limits: Limits) -> None:
-        if os.geteuid() == 0 or self._own_root:
-            linux_user.forgo_capabilities()
         if slot is not None:
-            import resource
-
             resource.setrlimit(resource.RLIMIT_NPROC, (limits.processes, limits.processes))
             linux_user.become(slot)
         linux_user.drop_capabilities()
         self.held["user"] = "no capabilities" if slot is None else "a user of its own"
 
 
-def _try_out(plan: Plan, home: str) -> tuple[frozenset[str], bool]:
-    """Return which layers a throw-away child can put on, and whether it is then locked in: it tries to break out."""
+def _try_out(plan: Plan, home: str) -> tuple[frozenset[str], bool] | None:
+    """Return which layers a throw-away child can put on, and whether it is then locked in: it tries to break out.
+
+    None when it did not live to tell.
+    """
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -139,11 +154,11 @@ def _try_out(plan: Plan, home: str) -> tuple[frozenset[str], bool]:
         try:
             os.close(reading)
             parent = os.getppid()
-            cell = Cell(plan, home, home)
+            cell = plan.cell(home, home)
             cell.enter(1)
             cell.shut(Limits(), parent)
             escapes = [name for name, attempt in _ATTEMPTS.items() if _succeeds(attempt)]
-            report = f"{','.join(cell.held)};{','.join(escapes)}".encode()
+            report = f"held {','.join(cell.held)};{','.join(escapes)}".encode()
         finally:
             os.write(writing, report)
             os._exit(0)
@@ -152,9 +167,9 @@ def _try_out(plan: Plan, home: str) -> tuple[frozenset[str], bool]:
         said = stream.read().decode()
     os.waitpid(pid, 0)
     if not said:
-        return frozenset(), False
+        return None
     held, _, broken_out = said.partition(";")
-    return frozenset(held.split(",")) - {""}, not broken_out
+    return frozenset(held.removeprefix("held ").split(",")) - {""}, not broken_out
 
 
 def _succeeds(attempt: Callable[[], object]) -> bool:

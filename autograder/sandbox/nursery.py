@@ -22,8 +22,7 @@ from autograder.probe.frames import ProtocolError
 from autograder.sandbox import boot, survivors, wire
 from autograder.sandbox.child import ChildProcess, ending_of, nonblocking_pipe, pid_of
 from autograder.sandbox.fresh import FreshProcess
-from autograder.sandbox.linux import LAYERS
-from autograder.sandbox.policy import Isolation, Limits
+from autograder.sandbox.policy import LAYERS, Isolation, Limits
 from autograder.sandbox.scratch import let_pass, new_folder, readable_folder, remove_folder
 from autograder.sandbox.wire import END, ENDED, READY, SPAWN, SPAWNED, Notice, read_notice
 from autograder.verdict import Verdict

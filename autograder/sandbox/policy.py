@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+#: The layers of the Linux sandbox, by the names with which one can be left out.
+LAYERS = ("namespaces", "landlock", "seccomp", "user")
+
 
 @dataclass(frozen=True)
 class Limits:

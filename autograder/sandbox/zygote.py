@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from autograder.sandbox import boot, linux, linux_spaces, portable, survivors
+from autograder.sandbox import boot, portable, survivors
 from autograder.sandbox.child import watch_exit
 from autograder.sandbox.wire import END, ENDED, FAILED, READY, SPAWN, SPAWNED, Notice, read_notice
 
@@ -41,6 +41,8 @@ def main(control_number: str, workbench: str, layers: str) -> None:
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGTTOU", "SIGTTIN"):
         signal.signal(getattr(signal, name), signal.SIG_IGN)  # students' code may send them
     wanted = frozenset(layers.split(",")) - {""}
+    from autograder.sandbox import linux, linux_spaces  # here: other systems take only `warm_up` from this room
+
     # First of all: some of it is for a process with one thread, and the numbers of processes change.
     spaces = linux_spaces.enter(control.close) if "namespaces" in wanted else ()
     portable.adopt_orphans()
