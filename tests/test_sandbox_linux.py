@@ -15,13 +15,24 @@ from typing import Any
 
 import pytest
 from linux_attacks import ATTACKS, Attack, Targets
+from measured_fork import in_fork
 from sandbox_toy import wait_until, write_workbench
 
 if sys.platform != "linux":
     pytest.skip("landlock, seccomp and namespaces are Linux's", allow_module_level=True)
 
 from autograder.probe.client import Probe, ProbeFailure
-from autograder.sandbox import Limits, Nursery, linux_files, linux_landlock, linux_numbers, linux_seccomp, linux_user
+from autograder.sandbox import (
+    Limits,
+    Nursery,
+    linux,
+    linux_files,
+    linux_landlock,
+    linux_numbers,
+    linux_seccomp,
+    linux_spaces,
+    linux_user,
+)
 from autograder.sandbox.policy import LAYERS
 from autograder.verdict import Verdict
 
@@ -264,6 +275,77 @@ def test_every_refused_call_is_refused_and_clone3_is_unknown(full: Nursery, plac
         assert value(probe, f"{{n: tried(n) for n in {refused!r}}}") == dict.fromkeys(refused, 1)
         assert value(probe, "tried('clone3')") == 38
     assert len(refused) > 90
+
+
+# -- the supervisor's and the child's steps, one by one ---------------------------------------------------------------
+
+
+def _steps(place: Path, wanted: frozenset[str]) -> dict[str, Any]:
+    """Do in this process what supervisor and child do, and return how it went."""
+    home = place / "home"
+    home.mkdir(exist_ok=True)
+    os.chdir(home)
+    spaces = linux_spaces.enter(lambda: None) if "namespaces" in wanted else ()
+    plan = linux.prepare(wanted, spaces, home)
+    cell = plan.cell(str(place / "tree"), str(home))
+    cell.enter(1)
+    cell.shut(Limits(), os.getppid())
+    broken_out = [name for name, attempt in linux._ATTEMPTS.items() if linux._succeeds(attempt)]
+    return {
+        "first": os.getpid() == 1,
+        "spaces": spaces,
+        "held": sorted(cell.held),
+        "isolated": cell.isolated,
+        "broken out": broken_out,
+        "files": sorted(os.listdir(cell.tree)),  # noqa: PTH208
+    }
+
+
+def test_the_steps_of_all_layers_in_a_process_of_our_own(place: Path, full: Nursery) -> None:
+    seen = in_fork(lambda: _steps(place, frozenset(LAYERS)))
+    words = layers_of(full)
+    assert seen["first"] == ("pid" in seen["spaces"])
+    assert [layer for layer in ("landlock", "seccomp") if layer in words] == [
+        layer for layer in ("landlock", "seccomp") if layer in seen["held"]
+    ]
+    assert (seen["isolated"], seen["broken out"] == []) == (full.isolation.isolated, full.isolation.isolated)
+    assert seen["files"] == ["model.py"]
+
+
+def test_the_steps_without_namespaces(place: Path) -> None:
+    seen = in_fork(lambda: _steps(place, frozenset({"seccomp", "user"})))
+    assert not seen["isolated"] and "reads the machine" in seen["broken out"]
+    assert "signals others" not in seen["broken out"]
+
+
+@pytest.mark.parametrize("refuse", ["unshare", "mount", "landlock_create_ruleset", "seccomp", "prctl"])
+def test_a_layer_that_the_kernel_refuses_is_left_out(refuse: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from autograder.sandbox import linux_calls
+
+    def call(name: str, *arguments: int | bytes | None) -> int:
+        if name == refuse:
+            raise OSError(1, "Operation not permitted")
+        return linux_calls.call(name, *arguments)
+
+    for room in (linux_spaces, linux_landlock, linux_seccomp, linux_user):
+        monkeypatch.setattr(room, "call", call)
+    seen = in_fork(lambda: _steps(place, frozenset(LAYERS)))
+    layer = {"unshare": "namespaces", "landlock_create_ruleset": "landlock"}.get(refuse, refuse)
+    assert layer not in seen["held"] and "mount" not in (seen["spaces"] if refuse == "mount" else ())
+    assert "model.py" in seen["files"]
+    # The first process of a world has no parent there, and reaches itself.
+    assert seen["isolated"] == (not set(seen["broken out"]) - ({"signals others"} if seen["first"] else set()))
+
+
+def test_where_no_trial_child_lives_no_layer_is_used(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linux, "_try_out", lambda plan, home: None)
+    plan = in_fork(lambda: [list(x) if isinstance(x, frozenset) else x for x in _plain(place)])
+    assert plan == [[], 0, {}, False]
+
+
+def _plain(place: Path) -> list[Any]:
+    plan = linux.prepare(frozenset(LAYERS), (), place)
+    return [plan.wanted, plan.landlock, plan.filters, plan.isolated]
 
 
 # -- pieces -----------------------------------------------------------------------------------------------------------

@@ -42,9 +42,9 @@ def enter(on_leaving: Callable[[], object]) -> tuple[str, ...]:
     for word, flag in _NEW.items():
         with suppress(OSError):
             call("unshare", flag)
-            granted.append(word)
             if word == "mount":
                 _mount(None, "/", None, _RECURSIVE | _PRIVATE)  # nothing that is mounted below shows outside
+            granted.append(word)
     if "pid" in granted:
         _go_on_as_first_process(on_leaving)
     return tuple(granted)
