@@ -16,7 +16,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s  %s\n", $$1, $$2 }' Makefile
 
 demo: .venv/.installed ## grade the sample class in data/ and write its pages to demo-report/
-	@$(RUN) -m autograder grade data/sample_class --out demo-report --seed $(DEMO_SEED) --no-resume
+	@$(RUN) -m autograder grade data/sample_class --out demo-report --seed $(DEMO_SEED) --no-resume --trust-students
 	@echo
 	@echo "The class:    demo-report/class.html   (open it in a browser)"
 	@echo "Each student: demo-report/students/"

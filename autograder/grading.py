@@ -20,6 +20,7 @@ from autograder.oracle.cases import Draws
 from autograder.oracle.reference import Reference
 from autograder.probe.client import ProbeFailure
 from autograder.sandbox import Limits, Nursery
+from autograder.sandbox.scratch import let_pass
 from autograder.submission import Submission, write_tree
 from autograder.track import Part, Track
 from autograder.verdict import CheckResult, Evidence, PartResult, Report, Verdict, combine
@@ -50,6 +51,8 @@ def grade(
     with tempfile.TemporaryDirectory(prefix="workshop-") as folder:
         tree = Path(folder).resolve() / "submission"
         tree.mkdir()
+        tree.chmod(0o755)  # whatever the umask: the child may run as another user
+        let_pass(tree.parent)
         write_tree(submission, tree)
         student = Student(submission, track, nursery, limits or Limits(), tree)
         try:

@@ -38,7 +38,7 @@ def nursery() -> Iterator[Nursery]:
 @pytest.fixture(scope="session")
 def measured_nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
     """A sandbox whose children measure their own branch coverage."""
-    with Nursery(workbench=write_measured_workbench(tmp_path_factory.mktemp("workbench"))) as warm:
+    with Nursery(workbench=write_measured_workbench(tmp_path_factory.mktemp("workbench")), layers=()) as warm:
         yield warm
 
 

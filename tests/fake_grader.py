@@ -29,6 +29,12 @@ class Limits:
     memory_mb: int = 4096
 
 
+@dataclass(frozen=True)
+class Isolation:
+    isolated: bool = True
+    layers: tuple[str, ...] = ("glass",)
+
+
 class IntakeError(Exception):
     pass
 
@@ -36,6 +42,7 @@ class IntakeError(Exception):
 class Nursery:
     made = 0
     broken = False
+    isolation = Isolation()
 
     def __init__(self, limits: Limits) -> None:
         self.limits, self.closed, self.started = limits, threading.Event(), False

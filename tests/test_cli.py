@@ -347,3 +347,24 @@ def test_the_version_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
 
 def test_no_arguments_show_the_help() -> None:
     assert "Examples:" in workshop().output
+
+
+# isolation
+
+
+def test_grade_refuses_where_student_code_cannot_be_isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    submit(tmp_path / "work", ada="pass", bo="pass")
+    monkeypatch.setattr(fake_grader.Nursery, "isolation", fake_grader.Isolation(False))
+    refused = workshop("grade", "work")
+    assert refused.exit_code == 2
+    assert "Nothing was graded" in refused.output and "--trust-students" in refused.output and "glass" in refused.output
+    assert not any(line.startswith("grade ") for line in fake_grader.log)
+    assert not Path("grades/class.json").exists()
+    trusting = workshop("grade", "work", "--trust-students")
+    assert trusting.exit_code == 0 and "ada: 100 / 100" in trusting.output
+
+
+def test_one_s_own_work_is_checked_with_or_without_isolation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    submit(tmp_path, ada="pass")
+    monkeypatch.setattr(fake_grader.Nursery, "isolation", fake_grader.Isolation(False))
+    assert workshop("check", "--path", "ada").exit_code == 0

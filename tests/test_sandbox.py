@@ -33,7 +33,7 @@ def workbench(tmp_path_factory: pytest.TempPathFactory) -> str:
 def nursery(workbench: str) -> Iterator[Nursery]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GRADER_SECRET", "hunter2")
-        with Nursery(LIMITS, workbench=workbench) as nursery:
+        with Nursery(LIMITS, workbench=workbench, layers=()) as nursery:
             yield nursery
 
 
@@ -217,7 +217,7 @@ def test_importing_the_sandbox_imports_no_torch() -> None:
 
 def test_start_returns_before_torch_is_imported_and_close_leaves_nothing(workbench: str, tmp_path: Path) -> None:
     begun = time.monotonic()
-    nursery = Nursery(LIMITS, workbench=workbench).start()
+    nursery = Nursery(LIMITS, workbench=workbench, layers=()).start()
     assert time.monotonic() - begun < 0.5
     nursery.close()
     nursery.close()
@@ -235,7 +235,7 @@ def test_children_end_when_the_grader_is_killed(workbench: str, tmp_path: Path) 
         "from pathlib import Path\n"
         "from autograder.sandbox import Nursery\n"
         "from autograder.probe.client import Probe\n"
-        "nursery = Nursery(workbench=sys.argv[1]); probe = Probe(nursery, Path('.'), nursery.limits)\n"
+        "nursery = Nursery(workbench=sys.argv[1], layers=()); probe = Probe(nursery, Path('.'), nursery.limits)\n"
         'code = \'(__import__("os").getpid(), __import__("os").getppid())\'\n'
         "print(*probe.call('eval', {'code': code}).data['value'], os.getcwd(), flush=True)\n"
         "os.kill(os.getpid(), 9)\n"
@@ -254,7 +254,7 @@ def test_children_end_when_the_grader_is_killed(workbench: str, tmp_path: Path) 
 
 
 def test_a_killed_supervisor_is_replaced(workbench: str, tmp_path: Path) -> None:
-    with Nursery(LIMITS, workbench=workbench) as nursery:
+    with Nursery(LIMITS, workbench=workbench, layers=()) as nursery:
         with Probe(nursery, tmp_path, LIMITS) as probe:
             run(probe, "import os")
             old = value(probe, "os.getppid()")
@@ -267,7 +267,7 @@ def test_a_killed_supervisor_is_replaced(workbench: str, tmp_path: Path) -> None
 
 
 def test_a_supervisor_killed_between_two_children_is_not_noticed(workbench: str, tmp_path: Path) -> None:
-    with Nursery(LIMITS, workbench=workbench) as nursery:
+    with Nursery(LIMITS, workbench=workbench, layers=()) as nursery:
         with Probe(nursery, tmp_path, LIMITS) as probe:
             supervisor = value(probe, "__import__('os').getppid()")
         os.kill(supervisor, signal.SIGKILL)
@@ -278,7 +278,7 @@ def test_a_supervisor_killed_between_two_children_is_not_noticed(workbench: str,
 @pytest.mark.parametrize("method", ["zygote", "fresh"])
 def test_a_process_that_cannot_start_is_ours_and_says_why(method: Literal["zygote", "fresh"], tmp_path: Path) -> None:
     (tmp_path / "toy.py").write_text("raise RuntimeError('no such workbench')\n")
-    with Nursery(LIMITS, start_method=method, workbench=f"{tmp_path}/toy.py:Toy") as nursery:
+    with Nursery(LIMITS, start_method=method, layers=(), workbench=f"{tmp_path}/toy.py:Toy") as nursery:
         probe = Probe(nursery, tmp_path, LIMITS)
         with pytest.raises(ProbeFailure, match="The grader failed, not the code") as caught:
             probe.call("ping")

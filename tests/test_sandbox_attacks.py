@@ -31,7 +31,7 @@ FORGE = (
 
 @pytest.fixture(scope="module")
 def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
-    with Nursery(LIMITS, workbench=write_workbench(tmp_path_factory.mktemp("bench"))) as nursery:
+    with Nursery(LIMITS, workbench=write_workbench(tmp_path_factory.mktemp("bench")), layers=()) as nursery:
         yield nursery
 
 

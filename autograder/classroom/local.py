@@ -45,6 +45,7 @@ def grade_class(
     jobs: int | None = None,
     on_result: OnResult | None = None,
     recall: Recall | None = None,
+    trust_students: bool = False,
 ) -> list[Report]:
     """Grade each entry and return the reports in the order of `entries`, whatever the number of jobs.
 
@@ -52,8 +53,9 @@ def grade_class(
     `recall` is asked in the workers' threads for each submission that was read: what it returns is not graded again.
     What goes wrong with one submission becomes that submission's `ungradable` report. On KeyboardInterrupt (and when
     `on_result` raises) the workers are stopped and the exception goes on: what `on_result` got is what is done.
+    Raises NotIsolated, with nothing graded, where the sandbox does not hold and `trust_students` is False.
     """
-    batch = _Batch(entries, track, seed, limits, recall)
+    batch = _Batch(entries, track, seed, limits, recall, trust_students)
     threads = [
         threading.Thread(target=batch.work, name=f"grader-{number}", daemon=True)
         for number in range(min(jobs or usable_cores(), len(entries)))
@@ -64,7 +66,10 @@ def grade_class(
             thread.start()
         while len(reports) < len(entries):
             with contextlib.suppress(queue.Empty):
-                index, report = batch.done.get(timeout=_PATIENCE)
+                item = batch.done.get(timeout=_PATIENCE)
+                if isinstance(item, NotIsolated):
+                    raise item
+                index, report = item
                 reports[index] = report
                 if on_result is not None:
                     on_result(report, len(reports), len(entries))
@@ -104,15 +109,22 @@ def failure_report(student: str, track: Track, seed: int, reason: str) -> Report
     )
 
 
+class NotIsolated(Exception):
+    """Student code cannot be kept apart from this machine, and nobody has said that the students are trusted."""
+
+    def __init__(self, layers: Sequence[str]) -> None:
+        super().__init__(f"student code could reach the rest of this machine; what holds here: {', '.join(layers)}")
+
+
 class _Batch:
     """What the workers of one call share."""
 
     def __init__(
-        self, entries: Sequence[Entry], track: Track, seed: int, limits: Limits, recall: Recall | None
+        self, entries: Sequence[Entry], track: Track, seed: int, limits: Limits, recall: Recall | None, trusted: bool
     ) -> None:
-        self.track, self.seed, self.limits, self.recall = track, seed, limits, recall
+        self.track, self.seed, self.limits, self.recall, self.trusted = track, seed, limits, recall, trusted
         self.todo: queue.SimpleQueue[tuple[int, Entry]] = queue.SimpleQueue()
-        self.done: queue.SimpleQueue[tuple[int, Report]] = queue.SimpleQueue()
+        self.done: queue.SimpleQueue[tuple[int, Report] | NotIsolated] = queue.SimpleQueue()
         self.halt = threading.Event()
         self.nurseries: list[Nursery] = []
         for item in enumerate(entries):
@@ -133,6 +145,9 @@ class _Batch:
                     if report is None:
                         nursery = nursery or self._sandbox(open_sandbox)
                         report = self._grade(submission, nursery)
+                except NotIsolated as refusal:
+                    self.done.put(refusal)
+                    return
                 except Exception as error:  # anything: one submission must never stop the others
                     reason = f"The grader failed on this submission ({type(error).__name__}: {error})."
                     report = failure_report(student, self.track, self.seed, reason)
@@ -169,4 +184,6 @@ class _Batch:
     def _grade(self, submission: Submission, nursery: Nursery) -> Report:
         from autograder.grading import grade  # imports torch: only now, beside the sandbox that has been started
 
+        if not self.trusted and not nursery.isolation.isolated:  # known once the sandbox is up, while torch came here
+            raise NotIsolated(nursery.isolation.layers)
         return grade(submission, self.track, nursery, seed=self.seed, limits=self.limits)

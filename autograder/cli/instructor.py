@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autograder.cli.class_run import ClassRun, Order
-from autograder.cli.screen import INTERRUPTED, OUR_FAULT, Screen, write_plain
+from autograder.cli.screen import INTERRUPTED, OUR_FAULT, USAGE, Screen, write_plain
 from autograder.cli.student import course_named
 from autograder.track import Track
 
@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 
 #: In MB on top of what torch itself takes: building and running the 10.8M GPT needs 400.
 LEAST_MEMORY = 512
+
+_HOW_TO_ISOLATE = (
+    "Grade on Linux 5.13 or newer (a virtual machine will do). If you trust all of these students with your account,\n"
+    "add --trust-students."
+)
 
 EPILOG = """\b
 Examples:
@@ -35,8 +40,9 @@ student as soon as it is done. Files of students not graded now stay.
 Each result is kept in DIR/ledger.sqlite3. After a crash or Ctrl-C the same
 command goes on where it stopped, with the seed it had; what is there already
 for the same files, kit, course and limits is reported and not graded again.
-Exit status: 0 graded, 2 wrong argument or path, 3 some could not be graded
-(our fault; an earlier grade of theirs stays), 130 interrupted."""
+Exit status: 0 graded, 2 wrong argument or path, or student code cannot be
+isolated here (see --trust-students), 3 some could not be graded (our fault;
+an earlier grade of theirs stays), 130 interrupted."""
 
 REGRADE_EPILOG = """\b
 Examples:
@@ -69,6 +75,9 @@ PolicyOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Due dates and penalties (TOML): adds late marks.")
 ]
 TrackOption = Annotated[str, typer.Option(metavar="NAME", help="The course to grade against.")]
+TrustOption = Annotated[
+    bool, typer.Option("--trust-students", help="Grade even where their code cannot be isolated from this machine.")
+]
 
 
 def grade(
@@ -84,13 +93,24 @@ def grade(
     timeout: TimeoutOption = None,
     memory: MemoryOption = None,
     track: TrackOption = "gpt",
+    trust_students: TrustOption = False,
 ) -> None:
     """Grade a whole class and write its reports."""
     course = course_named(track)
     rules = _policy(policy)
     entries = _entries(path, course)
     _refuse_unfit(out, path)
-    order = Order(path, entries, course, _limits(timeout, memory), out, seed, anew=not resume, policy=rules)
+    order = Order(
+        path,
+        entries,
+        course,
+        _limits(timeout, memory),
+        out,
+        seed,
+        anew=not resume,
+        policy=rules,
+        trusted=trust_students,
+    )
     console = Screen(sys.stderr if as_json else sys.stdout)
     with ClassRun(order, console) as run:
         interrupted, text = _graded(run, jobs)
@@ -109,6 +129,7 @@ def regrade(
     timeout: TimeoutOption = None,
     memory: MemoryOption = None,
     track: TrackOption = "gpt",
+    trust_students: TrustOption = False,
 ) -> None:
     """Grade again, and show what changed and why."""
     from autograder.cli.records import tell_changes
@@ -118,7 +139,9 @@ def regrade(
     entries = _entries(path, course)
     _refuse_unfit(out, path)
     limits = _limits(timeout, memory)
-    order = Order(path, entries, course, limits, out, seed, anew=True, kind="regrade", policy=rules)
+    order = Order(
+        path, entries, course, limits, out, seed, anew=True, kind="regrade", policy=rules, trusted=trust_students
+    )
     with ClassRun(order, Screen(sys.stdout)) as run:
         interrupted, _ = _graded(run, jobs)
         tell_changes(run.changes, run.console)
@@ -129,12 +152,16 @@ def regrade(
 def _graded(run: ClassRun, jobs: int | None) -> tuple[bool, str]:
     """Grade, and write the class files; a full disk, or a folder that went away, ends it with a sentence."""
     from autograder.classroom.ledger import LedgerError
+    from autograder.classroom.local import NotIsolated
 
     try:
         interrupted = run.grade(jobs)
         if interrupted and not run.reports:
             return True, ""  # nothing is done: what an earlier run wrote stays
         return interrupted, run.write_class(interrupted)
+    except NotIsolated as refusal:
+        typer.echo(f"Nothing was graded: {refusal}.\n{_HOW_TO_ISOLATE}", err=True)
+        raise typer.Exit(USAGE) from None
     except LedgerError as error:
         typer.echo(f"Error: {error}", err=True)
     except OSError as error:

@@ -45,4 +45,5 @@ def isolation_sentence(isolation: dict[str, object]) -> str:
     level = str(isolation.get("level", "unknown"))
     if isolation.get("isolated"):
         return f"isolated ({level})"
-    return f"NOT ISOLATED ({level}): a process of its own with limits, no more"
+    what = "a process of its own with limits, no more" if level == "portable" else "not all layers hold here"
+    return f"NOT ISOLATED ({level}): {what}"

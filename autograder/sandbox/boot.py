@@ -10,11 +10,14 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autograder.probe.failure import NO_CHANNEL_STATUS, NO_MEMORY_STATUS
 from autograder.sandbox import portable, wire
 from autograder.sandbox.policy import Limits
+
+if TYPE_CHECKING:
+    from autograder.sandbox.linux import Plan
 
 #: -P and -s keep the current folder and the user's packages off sys.path, -B leaves no .pyc behind. Not -I: it would
 #: also ignore PYTHONHASHSEED, and the environment is ours alone anyway.
@@ -81,10 +84,13 @@ def hide_package() -> None:
     autograder.__path__ = []
 
 
-def run_child(channel: int, output: int | None, canary: int | None, make: Any, parent: int | None) -> None:
+def run_child(
+    channel: int, output: int | None, canary: int | None, make: Any, parent: int | None, plan: Plan | None = None
+) -> None:
     """Become a child: settle descriptors, read the contract, take on its limits, say "ready", serve until the end.
 
-    Never returns to its caller's frames: the process ends here. `make(tree)` builds the workbench.
+    Never returns to its caller's frames: the process ends here. `make(tree)` builds the workbench. `plan` holds the
+    layers of the Linux sandbox; None leaves it at the portable ones.
     """
     from autograder.probe.host import ran_out_of_memory
 
@@ -93,7 +99,7 @@ def run_child(channel: int, output: int | None, canary: int | None, make: Any, p
         if sys.platform != "win32":
             channel = portable.settle_descriptors(channel, output, canary)
         with socket.socket(fileno=channel) as talk:
-            _serve(talk, canary is not None, make, parent)
+            _serve(talk, canary is not None, make, parent, plan)
         status = 0
     except BaseException as error:
         if ran_out_of_memory(error):
@@ -105,12 +111,23 @@ def run_child(channel: int, output: int | None, canary: int | None, make: Any, p
         os._exit(status)  # no exit handlers: they would be the student's
 
 
-def _serve(talk: socket.socket, has_canary: bool, make: Callable[[str], Any], parent: int | None) -> None:
+def _serve(
+    talk: socket.socket, has_canary: bool, make: Callable[[str], Any], parent: int | None, plan: Plan | None
+) -> None:
     from autograder.probe import host
 
     terms = wire.receive_json(talk)
     limits = Limits(**terms["limits"])
-    layers = portable.confine(Path(terms["scratch"]), limits, parent)
-    wire.send_json(talk, {"ready": True, "layers": layers})
+    tree, scratch, isolated = terms["tree"], terms["scratch"], False
+    if plan is None:
+        layers = portable.confine(Path(scratch), limits, parent)
+    else:
+        cell = plan.cell(tree, scratch)
+        cell.enter(limits.disk_mb)
+        layers = portable.confine(Path(cell.scratch), limits, parent)
+        cell.shut(limits, parent)
+        layers += cell.held.values()
+        tree, isolated = cell.tree, cell.isolated
+    wire.send_json(talk, {"ready": True, "layers": layers, "isolated": isolated})
     watched = {1: "output", 2: "output"} | ({portable.CANARY: "canary"} if has_canary else {})
-    host.serve(talk, partial(make, terms["tree"]), watched, limits.reply_mb << 20)
+    host.serve(talk, partial(make, tree), watched, limits.reply_mb << 20)

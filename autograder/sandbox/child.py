@@ -63,6 +63,16 @@ def watch_exit(pid: int) -> int | None:
     return None
 
 
+def pid_of(hold: int) -> int | None:
+    """Return the number here of the process that a descriptor of `watch_exit` stands for; None when it is gone."""
+    with suppress(OSError, ValueError):
+        for line in Path(f"/proc/self/fdinfo/{hold}").read_text().splitlines():
+            if line.startswith("Pid:"):
+                number = int(line.split()[1])
+                return number if number > 0 else None
+    return None
+
+
 def nonblocking_pipe() -> tuple[io.RawIOBase, int]:
     """Return the reading end of a new pipe, non-blocking, and the descriptor of the other end."""
     reading, writing = os.pipe()

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import threading
 import weakref
+from collections.abc import Collection
 from contextlib import suppress
 from functools import partial
 from itertools import count
@@ -19,10 +20,10 @@ from typing import IO, Literal, Self
 from autograder.probe.failure import Ending, ProbeFailure
 from autograder.probe.frames import ProtocolError
 from autograder.sandbox import boot, survivors, wire
-from autograder.sandbox.child import ChildProcess, ending_of, nonblocking_pipe, watch_exit
+from autograder.sandbox.child import ChildProcess, ending_of, nonblocking_pipe, pid_of
 from autograder.sandbox.fresh import FreshProcess
-from autograder.sandbox.policy import Isolation, Limits
-from autograder.sandbox.scratch import new_folder, remove_folder
+from autograder.sandbox.policy import LAYERS, Isolation, Limits
+from autograder.sandbox.scratch import let_pass, new_folder, readable_folder, remove_folder
 from autograder.sandbox.wire import END, ENDED, READY, SPAWN, SPAWNED, Notice, read_notice
 from autograder.verdict import Verdict
 
@@ -39,8 +40,9 @@ class Nursery:
 
     `start_method` "zygote" forks from a warm process (milliseconds; the default on Linux); "fresh" starts a new
     interpreter each time (seconds; the default elsewhere, as forking a process with torch is not safe there).
-    `workbench` names the class that handles requests in the child. A failure of the machine (nothing can be started,
-    the disk is full) is a ProbeFailure with verdict UNGRADABLE.
+    `workbench` names the class that handles requests in the child. `layers` are those of the Linux sandbox to put
+    around a forked child, as far as the machine has them; none leaves the portable ones. A failure of the machine
+    (nothing can be started, the disk is full) is a ProbeFailure with verdict UNGRADABLE.
     """
 
     def __init__(
@@ -48,16 +50,18 @@ class Nursery:
         limits: Limits | None = None,
         start_method: StartMethod | None = None,
         workbench: str = "autograder.probe.ops:Workbench",
+        layers: Collection[str] = LAYERS,
     ) -> None:
         self.limits = limits or Limits()
         self.start_method: StartMethod = start_method or ("zygote" if sys.platform == "linux" else "fresh")
         self._workbench = workbench
+        self._wanted = tuple(layers) if self.start_method == "zygote" and sys.platform == "linux" else ()
         self._lock = threading.RLock()
         self._numbers = count(1)
         self._zygote: _Zygote | None = None
         self._spare: FreshProcess | None = None
         self._root: Path | None = None
-        self._layers: tuple[str, ...] | None = None
+        self._isolation: Isolation | None = None
         self._clean_up: weakref.finalize[..., Nursery] | None = None
 
     # -- life ---------------------------------------------------------------------------------------------------------
@@ -67,7 +71,7 @@ class Nursery:
         with self._lock:
             try:
                 if self.start_method == "zygote":
-                    self._zygote = self._zygote or _Zygote(self._workbench, new_folder(self._folder(), "home-"))
+                    self._zygote = self._zygote or self._supervisor()
                 else:
                     self._spare = self._spare or self._launch()
             except OSError as error:
@@ -95,15 +99,20 @@ class Nursery:
     @property
     def isolation(self) -> Isolation:
         """How children are kept apart. Starts one for a moment when none has been started yet."""
-        if self._layers is None:
-            self.spawn(self._folder(), self.limits).end(0.0)
-        return Isolation("portable", False, self._layers or ())
+        if self._isolation is None:
+            self.spawn(readable_folder(self._folder(), "tree-"), self.limits).end(0.0)
+        assert self._isolation is not None
+        return self._isolation
 
     def _folder(self) -> Path:
         if self._root is None:
             self._root = new_folder()
+            let_pass(self._root)
             self._clean_up = weakref.finalize(self, remove_folder, self._root)
         return self._root
+
+    def _supervisor(self) -> _Zygote:
+        return _Zygote(self._workbench, new_folder(self._folder(), "home-"), self._wanted)
 
     def _launch(self) -> FreshProcess:
         return FreshProcess(self._workbench, new_folder(self._folder(), "home-"))
@@ -129,7 +138,8 @@ class Nursery:
             said = (child.output.read(2000) or b"").decode("utf-8", "replace").strip()
             child.end(0.0)
             raise _ours("the process for the submission did not come up", said or error) from error
-        self._layers = tuple(str(layer) for layer in answer["layers"])
+        layers = tuple(str(layer) for layer in answer["layers"])
+        self._isolation = Isolation("linux" if self._wanted else "portable", bool(answer["isolated"]), layers)
         return child
 
     def _fresh(self, scratch: Path) -> ChildProcess:
@@ -148,7 +158,7 @@ class Nursery:
         canary, canary_end = nonblocking_pipe()
         ours, theirs = socket.socketpair()
         try:
-            pid = self._ask_for_fork(number, [theirs.fileno(), output_end, canary_end])
+            pid, hold = self._ask_for_fork(number, [theirs.fileno(), output_end, canary_end])
         except (OSError, EOFError):
             for stream in (ours, output, canary):
                 stream.close()
@@ -159,9 +169,9 @@ class Nursery:
             os.close(canary_end)
         assert self._zygote is not None
         finish = partial(self._finish, self._zygote, number, pid)
-        return ChildProcess(ours, output, canary, watch_exit(pid), scratch, finish)
+        return ChildProcess(ours, output, canary, hold, scratch, finish)
 
-    def _ask_for_fork(self, number: int, descriptors: list[int]) -> int:
+    def _ask_for_fork(self, number: int, descriptors: list[int]) -> tuple[int | None, int | None]:
         for last_try in (False, True):
             self.start()
             assert self._zygote is not None
@@ -174,14 +184,15 @@ class Nursery:
                 self._drop(self._zygote)
         raise AssertionError("unreachable")
 
-    def _finish(self, zygote: _Zygote, number: int, pid: int, grace_s: float) -> Ending:
+    def _finish(self, zygote: _Zygote, number: int, pid: int | None, grace_s: float) -> Ending:
         with self._lock:
             try:
                 return zygote.end(number, grace_s)
             except (OSError, EOFError):
-                with suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
-                survivors.kill_group(pid)
+                if pid is not None:
+                    with suppress(ProcessLookupError, PermissionError):
+                        os.kill(pid, signal.SIGKILL)
+                    survivors.kill_group(pid)
                 self._drop(zygote)
                 return Ending(orphaned=True)
 
@@ -195,7 +206,7 @@ class Nursery:
 class _Zygote:
     """The grader's hold on one supervisor process."""
 
-    def __init__(self, workbench: str, home: Path) -> None:
+    def __init__(self, workbench: str, home: Path, layers: Collection[str]) -> None:
         self.home = home  # known to no other process, so that it marks those of this supervisor
         self.forks_refused = False
         self._ready = False
@@ -203,7 +214,7 @@ class _Zygote:
         self._control, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                boot.command("autograder.sandbox.zygote", str(theirs.fileno()), workbench),
+                boot.command("autograder.sandbox.zygote", str(theirs.fileno()), workbench, ",".join(layers)),
                 env=boot.environment(home),
                 cwd=home,
                 stdin=subprocess.DEVNULL,
@@ -213,25 +224,30 @@ class _Zygote:
                 pass_fds=(theirs.fileno(),),
             )
 
-    def fork(self, number: int, descriptors: list[int]) -> int:
-        """Return the pid of a new child that owns `descriptors`. Raises OSError or EOFError."""
+    def fork(self, number: int, descriptors: list[int]) -> tuple[int | None, int | None]:
+        """Return the pid of a new child that owns `descriptors`, and one to watch it by, as far as they are to be had.
+
+        Raises OSError or EOFError.
+        """
         if not self._ready:
-            if self._answer(_START_S).kind != READY:
+            if self._answer(_START_S)[0].kind != READY:
                 raise OSError("the process that runs submissions does not answer as it should")
             self._ready = True
         self._process.send_signal(signal.SIGCONT)  # a submission may have stopped it
         socket.send_fds(self._control, [Notice(SPAWN, number).pack()], descriptors)
-        answer = self._answer(_ANSWER_S)
+        answer, holds = self._answer(_ANSWER_S)
         if answer.kind != SPAWNED:
             self.forks_refused = True
             raise OSError(answer.value, os.strerror(answer.value))
-        return answer.value
+        if not holds:
+            return answer.value, None
+        return pid_of(holds[0]), holds[0]
 
     def end(self, number: int, grace_s: float) -> Ending:
         """End child `number` after at most `grace_s` seconds. Raises OSError or EOFError when the zygote is gone."""
         self._process.send_signal(signal.SIGCONT)  # a submission may have stopped it
         self._control.sendall(Notice(END, number, int(grace_s * 1000)).pack())
-        answer = self._answer(grace_s + _ANSWER_S)
+        answer, _ = self._answer(grace_s + _ANSWER_S)
         if answer.kind != ENDED or answer.number != number or not answer.flags & 2:
             raise OSError("processes of the submission are left over")
         used = {"cpu_s": answer.cpu_ms / 1000, "peak_mb": answer.peak_kb / 1024}
@@ -247,13 +263,13 @@ class _Zygote:
             self._process.wait()
         self._log.close()
 
-    def _answer(self, deadline_s: float) -> Notice:
+    def _answer(self, deadline_s: float) -> tuple[Notice, list[int]]:
         message = read_notice(self._control, deadline_s)
         if message is None:
             self._log.seek(0)
             said = self._log.read()[-500:].decode("utf-8", "replace").strip()
             raise EOFError(said or "the process that runs submissions has gone")
-        return message[0]
+        return message
 
 
 def _ours(what: str, why: object) -> ProbeFailure:

@@ -1,6 +1,6 @@
 """What a child does to itself before it meets student code: descriptors, limits, signals, seeds. Works on any POSIX.
 
-The full Linux sandbox (namespaces, landlock, seccomp, another user) is a further layer, called at the end of `confine`.
+The Linux sandbox (namespaces, landlock, seccomp, another user; see linux.py) goes around this.
 """
 
 from __future__ import annotations

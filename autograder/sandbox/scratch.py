@@ -18,6 +18,19 @@ def new_folder(parent: Path | None = None, prefix: str = "workshop-") -> Path:
     return Path(tempfile.mkdtemp(prefix=prefix, dir=parent)).resolve()
 
 
+def let_pass(folder: Path) -> None:
+    """Let other users through `folder` to what they know the name of, when we are root: children are another user."""
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        folder.chmod(0o711)
+
+
+def readable_folder(parent: Path, prefix: str) -> Path:
+    """Return a fresh empty folder that every user may read. Raises OSError."""
+    folder = new_folder(parent, prefix)
+    folder.chmod(0o755)
+    return folder
+
+
 def remove_folder(folder: Path) -> None:
     """Remove `folder` and all in it; never follows a link, never raises, leaves what the system will not give up.
 

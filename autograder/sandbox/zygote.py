@@ -12,9 +12,11 @@ import socket
 import sys
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from autograder.sandbox import boot, portable, survivors
+from autograder.sandbox.child import watch_exit
 from autograder.sandbox.wire import END, ENDED, FAILED, READY, SPAWN, SPAWNED, Notice, read_notice
 
 #: Between two looks at a dying process.
@@ -29,12 +31,20 @@ class Job(NamedTuple):
     canary: int
 
 
-def main(control_number: str, workbench: str) -> None:
-    """Run as the supervisor on the inherited control socket, until the grader closes it."""
+def main(control_number: str, workbench: str, layers: str) -> None:
+    """Run as the supervisor on the inherited control socket, until the grader closes it.
+
+    `layers` names those of the Linux sandbox that children put on, with commas between.
+    """
     control = socket.socket(fileno=int(control_number))
     control.set_inheritable(False)
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGTTOU", "SIGTTIN"):
         signal.signal(getattr(signal, name), signal.SIG_IGN)  # students' code may send them
+    wanted = frozenset(layers.split(",")) - {""}
+    from autograder.sandbox import linux, linux_spaces  # here: other systems take only `warm_up` from this room
+
+    # First of all: some of it is for a process with one thread, and the numbers of processes change.
+    spaces = linux_spaces.enter(control.close) if "namespaces" in wanted else ()
     portable.adopt_orphans()
     make = boot.load_workbench(workbench)
     warm_up()
@@ -42,6 +52,7 @@ def main(control_number: str, workbench: str) -> None:
         preload()
     boot.hide_package()
     me = os.getpid()
+    plan = linux.prepare(wanted, spaces, Path.cwd()) if wanted else None
     gc.collect()
     gc.freeze()  # a collection in a child would otherwise touch, and so copy, every page
     control.sendall(Notice(READY).pack())
@@ -49,7 +60,7 @@ def main(control_number: str, workbench: str) -> None:
     # A child comes out of here with its own descriptors only: no frame above it knows of other children.
     del control
     if job is not None:
-        boot.run_child(*job, make, me)
+        boot.run_child(*job, make, me, plan)
 
 
 def warm_up() -> None:
@@ -83,7 +94,7 @@ def attend(control: socket.socket) -> Job | None:
                     os.setsid()
                     return Job(*descriptors)
                 live[notice.number] = pid
-                control.sendall(Notice(SPAWNED, notice.number, pid).pack())
+                _announce(control, notice.number, pid)
             for number in descriptors:
                 os.close(number)
         elif notice.kind == END:
@@ -95,6 +106,17 @@ def attend(control: socket.socket) -> Job | None:
         survivors.kill_group(pid)
     survivors.sweep_children(())
     return None
+
+
+def _announce(control: socket.socket, number: int, pid: int) -> None:
+    """Tell the grader of child `pid`, and hand it a hold on the process: in another world, its number is another."""
+    message = Notice(SPAWNED, number, pid).pack()
+    hold = watch_exit(pid)
+    if hold is None:
+        control.sendall(message)
+        return
+    socket.send_fds(control, [message], [hold])
+    os.close(hold)
 
 
 def finish(pid: int, notice: Notice, others: Any) -> Notice:
@@ -110,6 +132,8 @@ def finish(pid: int, notice: Notice, others: Any) -> Notice:
     survivors.kill_group(pid)
     if killed:
         _, status, usage = os.wait4(pid, 0)
+    if os.getpid() == 1 and not others:
+        survivors.kill_all()
     clean = survivors.sweep_children(frozenset(others)) if sys.platform == "linux" else True
     cpu_ms = int((usage.ru_utime + usage.ru_stime) * 1000)
     peak_kb = usage.ru_maxrss if sys.platform != "darwin" else usage.ru_maxrss // 1024
