@@ -98,10 +98,10 @@ def _remembers(exam: Exam, part: Part, sizes: Sizes, inputs: dict[str, Tensor]) 
     other = exam.inputs(part, sizes, f"{part.name} pure, other")
     last = {name: torch.cat([value[:-1], other[name][-1:]]) for name, value in inputs.items()}
     for train in (False, True):
-        model = exam.build(part, sizes)
+        model = exam.specimen(part, sizes, f"{part.name} pure").model  # weights large enough for a small memory to show
         for trial in (short, inputs, other, last, fewer):
             again = _answer_or_fault(exam, part, model, trial, train)
-            fresh = exam.build(part, sizes)
+            fresh = exam.specimen(part, sizes, f"{part.name} pure").model
             alone = _answer_or_fault(exam, part, fresh, trial, train)
             exam.student.forget(fresh)
             if isinstance(alone, Tensor) and not (isinstance(again, Tensor) and same(again, alone, 1e-5)):
@@ -144,7 +144,7 @@ def _traces(part: Part, answer: Answer, inputs: dict[str, Tensor], when: str) ->
 @check("attention.follows", "mlp.follows", "block.follows", "gpt.follows", needs=["shapes"])
 def it_follows_dtype_and_device(exam: Exam, part: Part) -> Outcome:
     """It works in float64 and on another device."""
-    sizes = exam.draws.sizes(f"{part.name} follows", length=10)  # a length that nothing was cached for before
+    sizes = exam.draws.sizes(f"{part.name} follows", length=15)  # a length that nothing was cached for before
     inputs = exam.inputs(part, sizes, f"{part.name} follows")
     for dtype in ("float64", "float32"):  # in this order a cache that keeps the first dtype shows
         model = exam.build(part, sizes, dtype=dtype)
