@@ -29,7 +29,7 @@ WORDS = {
 }
 #: A case is read by people too, and is stored in git: nothing that a student would not write by hand.
 LARGEST_FILE = 64_000
-#: Where cases were made is nobody's business: no absolute paths of a workplace, no package-index hosts.
+#: Where cases were made is nobody's business: no absolute paths of somebody's machine.
 PRIVATE = re.compile(rb"/root/|/home/")
 
 FOLDERS = [folder for kind in KINDS for folder in sorted((CASES / kind).iterdir())]
