@@ -17,6 +17,7 @@ from autograder.checks.replies import Answer, Model
 from autograder.checks.student import CALL_SEED
 from autograder.oracle.cases import Sizes
 from autograder.track import Part
+from autograder.verdict import Verdict
 
 AXES = ("batch row", "position", "channel")
 
@@ -97,14 +98,19 @@ def _remembers(exam: Exam, part: Part, sizes: Sizes, inputs: dict[str, Tensor]) 
     fewer = {name: value[: sizes.batch - 1].contiguous() for name, value in inputs.items()}
     other = exam.inputs(part, sizes, f"{part.name} pure, other")
     last = {name: torch.cat([value[:-1], other[name][-1:]]) for name, value in inputs.items()}
-    for train in (False, True):
+    trials = (short, inputs, other, last, fewer)
+    alone = []
+    for trial in trials:
+        fresh = exam.specimen(part, sizes, f"{part.name} pure").model
+        alone.append(_answer_or_fault(exam, part, fresh, trial, False))
+        exam.student.forget(fresh)
+    # Where training differs from eval, that is told by its own check, and a fresh answer of eval is no measure for it.
+    both = exam.verdicts.get(f"{part.name}.train_mode") is Verdict.PASSED
+    for train in (False, True) if both else (False,):
         model = exam.specimen(part, sizes, f"{part.name} pure").model  # weights large enough for a small memory to show
-        for trial in (short, inputs, other, last, fewer):
+        for trial, right in zip(trials, alone, strict=True):
             again = _answer_or_fault(exam, part, model, trial, train)
-            fresh = exam.specimen(part, sizes, f"{part.name} pure").model
-            alone = _answer_or_fault(exam, part, fresh, trial, train)
-            exam.student.forget(fresh)
-            if isinstance(alone, Tensor) and not (isinstance(again, Tensor) and same(again, alone, 1e-5)):
+            if isinstance(right, Tensor) and not (isinstance(again, Tensor) and same(again, right, 1e-5)):
                 what = "gives another answer" if isinstance(again, Tensor) else "fails"
                 return failed(
                     f"A second call {what} where a fresh model is right: something is remembered between calls.",

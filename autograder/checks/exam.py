@@ -69,6 +69,7 @@ class Exam:
         self.track = student.track
         self._approaches: dict[str, Approach] = {}
         self.verdicts: dict[str, Verdict] = {}  # of the checks that were run before
+        self.default_model: Model | None = None  # the whole model at the course's size, once it was built
         self.warnings: list[str] = []  # what costs nothing, but should be told
 
     # -- building -----------------------------------------------------------------------------------------------------

@@ -41,6 +41,7 @@ def the_whole_model_is_right(exam: Exam, part: Part) -> Outcome:
     shapes = full_shapes(part, exam.track, exam.track.config)
     model = exam.student.build(part, exam.track.config, stand_ins="none", interface=exam.approach(part).interface)
     exam.student.forget(model)
+    exam.default_model = model
     expected = count(shapes, (TABLE,))
     if model.total != expected:
         return failed(
@@ -114,9 +115,8 @@ def assembled(exam: Exam, results: Sequence[PartResult]) -> dict[str, Any]:
         return {**answer, "message": "Not tried: see the parts first."}
     try:
         exam.student.ensure_alive()
-        model = exam.student.build(part, exam.track.config, stand_ins="none")
+        model = exam.default_model or exam.student.build(part, exam.track.config, stand_ins="none")
         answer |= {"parameters": model.total, "tensors": _differing(model, shapes)}
-        exam.student.forget(model)
         right = all(result.verdict is Verdict.PASSED for result in results) or _agrees(exam, part)
     except Stopped as stopped:
         return {**answer, "right": False, "message": f"It does not run: {stopped.outcome.message}"}
