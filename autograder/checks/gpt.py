@@ -100,7 +100,7 @@ def _wrong_answer(exam: Exam, part: Part, sizes: Sizes, answer: Answer, with_tar
     wanted = (sizes.batch, sizes.length, sizes.config["vocab_size"])
     if tuple(logits.shape) != wanted:
         last_only = tuple(logits.shape) == (sizes.batch, 1, wanted[2])
-        flat = tuple(logits.shape) == (sizes.batch * sizes.length, wanted[2])
+        flat = sizes.batch > 1 and tuple(logits.shape) == (sizes.batch * sizes.length, wanted[2])
         hint = (
             "Return logits for all T positions, also when there are no targets."
             if last_only
