@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import math
 import os
 import stat
 import tempfile
@@ -24,6 +23,7 @@ SCHEMA = 1
 _MAX_BYTES = 1_000_000
 #: What is kept of a part's messages: enough to choose a hint by.
 _MAX_WRONG, _MAX_MESSAGE = 12, 300
+_MAX_POINTS = 1e6  # no course is worth more
 
 
 @dataclass(frozen=True)
@@ -242,7 +242,7 @@ def _part(data: Mapping[str, Any]) -> PartProgress:
     points, attempts, verdict = data.get("points"), data.get("attempts"), text("verdict")
     hints, wrong = data.get("hints"), data.get("wrong")
     return PartProgress(
-        points=float(points) if isinstance(points, int | float) and math.isfinite(points) and points >= 0 else 0.0,
+        points=float(points) if isinstance(points, int | float) and 0 <= points <= _MAX_POINTS else 0.0,
         attempts=attempts if isinstance(attempts, int) and attempts >= 0 else 0,
         verdict=Verdict(verdict) if verdict in list(Verdict) else None,
         first_passed=text("first_passed"),
@@ -253,4 +253,4 @@ def _part(data: Mapping[str, Any]) -> PartProgress:
 
 
 def _rungs(data: object) -> tuple[int, ...]:
-    return tuple(rung for rung in data if isinstance(rung, int)) if isinstance(data, list) else ()
+    return tuple(rung for rung in data if rung in range(1, 10)) if isinstance(data, list) else ()

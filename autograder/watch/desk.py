@@ -53,7 +53,8 @@ class Desk:
     report: Report | None = None  # the last one of `part`
     whole: Report | None = None  # the last one of all parts
     hint: tuple[Ladder, int] | None = None
-    message: str = ""
+    message: str = ""  # until the next key
+    elsewhere: str = ""  # that another part's file was saved; until the current one's is
     problem: str = ""  # why the last check has no result
     scroll: int = 0
     waiting: int = 0  # the number of the check that is awaited; 0: none
@@ -92,6 +93,7 @@ class Desk:
     # -- keys ---------------------------------------------------------------------------------------------------------
 
     def _pressed(self, key: str) -> bool:
+        self.message = ""
         if self.page == "reset":
             self._answer_reset(key)
             return True
@@ -122,18 +124,18 @@ class Desk:
         """Make `part` the current one and check it."""
         if not part:
             return
-        self.part, self.report, self.hint, self.message = part, None, None, ""
+        self.part, self.report, self.hint, self.elsewhere = part, None, None, ""
         self._open("part")
-        self._say(f"Now: {part} ({self.track.part(part).file})", show=False)
+        self.said.append(f"Now: {part} ({self.track.part(part).file})")
         self._check()
 
     def _open(self, page: Page) -> None:
-        self.page, self.scroll, self.message = page, 0, ""
+        self.page, self.scroll = page, 0
         if page in ("list", "help"):
             self.said.append(page)
 
-    def _say(self, sentence: str, *, show: bool = True) -> None:
-        self.message = sentence if show else self.message
+    def _say(self, sentence: str) -> None:
+        self.message = sentence
         self.said.append(sentence)
 
     # -- checks -------------------------------------------------------------------------------------------------------
@@ -150,12 +152,11 @@ class Desk:
         other = next((part for part in self.track.parts if part.file in event.names and part.file != own), None)
         if self.page != "reset":
             self._open("part")
+        self.elsewhere = ""
         if other is not None and own not in event.names:
-            self.message = f"{other.file} was saved; you are on {self.part}. Press {self._number(other)} to go there."
+            number = self.track.parts.index(other) + 1
+            self.elsewhere = f"{other.file} was saved; you are on {self.part}. Press {number} to go there."
         self._check()
-
-    def _number(self, part: Part) -> int:
-        return self.track.parts.index(part) + 1
 
     def _checked(self, event: Checked) -> None:
         if event.number != self.waiting:
@@ -164,7 +165,7 @@ class Desk:
         self.problem = event.problem
         report = event.report
         if report is None:
-            self._say(event.problem, show=False)
+            self.said.append(event.problem)
             return
         self.progress = self.services.note(lambda before: before.with_report(report))
         if self.waiting_all:

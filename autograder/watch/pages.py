@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -74,7 +75,7 @@ def body(desk: Desk, *, ascii: bool, seed: int, limit: float) -> RenderableType:
 def foot(desk: Desk) -> RenderableType:
     """Return the message, what to do next, and the keys."""
     going_on = Text(clean(_next(desk)), style="bold")
-    return Group(Text(clean(desk.message)), going_on, Text(KEYS, style="dim"))
+    return Group(Text(clean(desk.message or desk.elsewhere)), going_on, Text(KEYS, style="dim"))
 
 
 def plain(
@@ -104,13 +105,17 @@ def verdict_lines(desk: Desk, report: Report) -> Iterator[str]:
 
 
 def _result(desk: Desk, report: Report, *, ascii: bool) -> list[RenderableType]:
-    wanted = report.parts if desk.page == "all" else {desk.part: report.parts[desk.part]}
-    shown: list[RenderableType] = [part_report(part, ascii=ascii) for part in wanted.values()]
+    shown: list[RenderableType] = []
+    wanted = [report.parts[desk.part]] if desk.page != "all" else list(report.parts.values())
     if desk.page == "all":
         total = f"Total  {points(report.score)} / {points(report.max_score)}  "
         shown.append(Text.assemble((total, "bold"), now(report.verdict, ascii=ascii)))
         if report.assembled.get("message"):
             shown.append(Text(f"Your own parts, put together: {clean(report.assembled['message'])}"))
+        shown.append(Text(""))
+    for part in wanted:
+        begun = part.verdict is not Verdict.NOT_ATTEMPTED  # else its checks say the same again
+        shown.append(part_report(part if begun else replace(part, checks=()), ascii=ascii))
     shown += [Text(f"warning (costs nothing): {clean(text)}", style="yellow") for text in report.warnings]
     return shown
 

@@ -29,6 +29,9 @@ _NAMED = {
     b" ": "space",
 }
 _PRESS = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]|\x1bO.|\x1b[^\x1b]|.", re.DOTALL)
+_UNFINISHED = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*|O)?\Z")
+#: The rest of a key's sequence comes right after its beginning, even over a slow line; Esc alone waits so long.
+_REST_S = 0.05
 
 
 def presses(data: bytes) -> list[str]:
@@ -127,9 +130,12 @@ class _Tty:
         if self._wake in ready:
             return None
         try:
-            return os.read(self._descriptor, 1024)
+            data = os.read(self._descriptor, 1024)
+            if _UNFINISHED.search(data) and select.select([self._descriptor], [], [], _REST_S)[0]:
+                data += os.read(self._descriptor, 1024)
         except OSError:
             return b""
+        return data
 
     def interrupt(self) -> None:
         os.write(self._waker, b"x")
