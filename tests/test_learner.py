@@ -285,6 +285,30 @@ def test_check_goes_on_where_progress_cannot_be_noted(mine: Path) -> None:
     assert result.exit_code == 0 and result.stdout.startswith("{") and "was damaged" in result.stderr
 
 
+# watch
+
+
+def test_watch_hands_over_what_was_asked_and_tells_where_it_stands(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, object] = {}
+
+    def stand_in(folder: Path, *_: object, **how: object) -> Progress:
+        asked.update(how, folder=folder)
+        return Progress().with_report(report())
+
+    monkeypatch.setattr("autograder.watch.watch_folder", stand_in)
+    result = workshop("watch", "MLP", "--seed", "9")
+    assert result.exit_code == 0 and (asked["part"], asked["seed"], asked["folder"]) == ("mlp", 9, Path())
+    assert "100 of 100 points" in result.output and "workshop status" in result.output
+    workshop("watch")
+    assert asked["part"] is None and isinstance(asked["seed"], int)
+
+    def interrupted(*_: object, **__: object) -> Progress:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("autograder.watch.watch_folder", interrupted)
+    assert workshop("watch").exit_code == 130
+
+
 def test_help_of_each_command_fits_80_columns_and_names_its_purpose() -> None:
     top = workshop("--help").output
     for name in ("start", "watch", "hint", "status", "reset"):

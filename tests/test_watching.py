@@ -5,18 +5,21 @@ from __future__ import annotations
 import os
 import queue
 import signal
+import sys
 import threading
+import types
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from answers import solutions
 from sample_reports import HOSTILE, NO_SCALE, report
 
 from autograder.cli.screen import Screen
 from autograder.hints import Hints, load_hints
 from autograder.progress import FILE_NAME, Progress, ProgressFile
-from autograder.sandbox import Nursery
+from autograder.sandbox import Limits, Nursery
 from autograder.stubs import start
 from autograder.track import load_track
 from autograder.verdict import PartResult, Report, Verdict, combine
@@ -422,6 +425,42 @@ def test_signals_to_end_restore_the_terminal(screen: PtyScreen, number: signal.S
     assert termios.tcgetattr(screen.source.fileno()) == before and signal.getsignal(number) == handler
 
 
+def test_a_stopped_watch_gives_the_terminal_back_until_it_goes_on(
+    screen: PtyScreen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import termios
+
+    events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    before = termios.tcgetattr(screen.source.fileno())
+    stopped: list[tuple[int, bool, object]] = []
+
+    def stop(process: int, number: int) -> None:  # in place of os.kill, which would stop the tests
+        same = termios.tcgetattr(screen.source.fileno()) == before
+        stopped.append((number, same, signal.getsignal(number)))
+
+    with terminal.screen(screen.source, screen.target, events.put):
+        monkeypatch.setattr(terminal.os, "kill", stop)
+        signal.raise_signal(signal.SIGTSTP)
+        assert stopped == [(signal.SIGTSTP, True, signal.SIG_DFL)]
+        assert events.get(timeout=60) == Redraw()
+        assert termios.tcgetattr(screen.source.fileno())[3] & termios.ECHO == 0
+    assert termios.tcgetattr(screen.source.fileno()) == before
+
+
+def test_keys_of_a_windows_console_are_read_until_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    typed = ["n", "h"]
+    console = types.ModuleType("msvcrt")
+    console.__dict__.update(kbhit=lambda: bool(typed), getwch=lambda: typed.pop(0))
+    monkeypatch.setitem(sys.modules, "msvcrt", console)
+    keyboard = terminal._Console()
+    keyboard.take()
+    assert [keyboard.read(), keyboard.read()] == [b"n", b"h"]
+    keyboard.interrupt()
+    assert keyboard.read() is None
+    keyboard.give()
+    keyboard.close()
+
+
 def test_a_new_size_is_posted(screen: PtyScreen) -> None:
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     with terminal.screen(screen.source, screen.target, events.put):
@@ -508,6 +547,14 @@ def test_a_new_request_ends_the_check_that_runs_and_only_the_newest_is_told(tmp_
         checking.ask(["endless"])
         assert running.wait(60)
     assert events.empty()
+
+
+def test_the_real_grader_grades_the_folder_as_it_is(folder: Path, nursery: Nursery) -> None:
+    grade = checker.grader(folder, TRACK, 7, Limits())
+    assert grade(["config"], nursery).parts["config"].verdict is Verdict.NOT_ATTEMPTED
+    (folder / "config.py").write_text(solutions()["config.py"], encoding="utf-8")
+    again = grade(["config"], nursery)
+    assert again.parts["config"].verdict is Verdict.PASSED and again.seed == 7 and list(again.parts) == ["config"]
 
 
 def test_ending_while_nothing_was_asked_is_quick_and_calm() -> None:
