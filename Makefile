@@ -35,8 +35,9 @@ lint: .venv/.installed-dev ## ruff (rules and format) and mypy (strict)
 mutants: .venv/.installed-dev ## grade every known fault and print which check rejects it
 	@$(RUN) -m tests.mutants $(MUTANTS_ARGS)
 
-bench: .venv/.installed ## measure a check, and a class, against `import torch`
+bench: .venv/.installed-dev ## measure a check, a class, and a save in `workshop watch`
 	@$(RUN) benchmarks/bench_check.py
+	@$(RUN) benchmarks/bench_watch.py
 
 clean: ## remove what was built; .venv stays
 	@rm -rf build dist *.egg-info demo-report .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis

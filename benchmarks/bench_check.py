@@ -24,7 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SOLUTIONS = ROOT / "solutions"
 IMPORT_TORCH = [sys.executable, "-c", "import torch"]
-CHECK = [sys.executable, "-m", "autograder", "check", "--path", str(SOLUTIONS)]
+CHECK = [sys.executable, "-m", "autograder", "check", "--path", str(SOLUTIONS), "--no-progress"]
 
 
 @dataclass(frozen=True)
