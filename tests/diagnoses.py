@@ -1,4 +1,4 @@
-"""Does the grader say what was planted? (`python -m tests.diagnoses`): each fault beside the sentence the student gets."""
+"""Does the grader say what was planted? (`python -m tests.diagnoses`): each fault beside what its student is told."""
 
 from __future__ import annotations
 

@@ -19,13 +19,15 @@ from autograder.checks.exam import Exam, Specimen
 from autograder.checks.outputs import first_output
 from autograder.checks.registry import Outcome, Stopped, check, failed, passed
 from autograder.checks.student import CALL_SEED
-from autograder.oracle.cases import Sizes
+from autograder.oracle.cases import Config, Sizes
 from autograder.track import Part
 from autograder.verdict import Evidence, Verdict
 
 #: Score that every allowed pair gets in the test of the mask. A mask that only subtracts 1e4, or 1e6, lies above it and
 #: lets the future through; -1e9, finfo.min and -inf lie below.
 DEEP_SCORE = 3e7
+#: Widths that their number of heads does not divide, with and without a common factor.
+UNEVEN = ((16, 3), (20, 8), (20, 6))
 
 
 @check("attention.causal", needs=["shapes"])
@@ -176,15 +178,28 @@ def uneven_heads_are_refused(exam: Exam, part: Part) -> Outcome:
     """n_embd that n_head does not divide is refused with AssertionError or ValueError."""
     if "__init__" in exam.student.facts_of(part).unwritten:
         return Outcome(Verdict.NOT_ATTEMPTED, f"{part.class_name}.__init__ is not written yet.")
-    uneven = {**exam.draws.sizes("uneven", n_head=3, head_dim=4, length=7).config, "n_embd": 16, "n_head": 3}
+    base = exam.draws.sizes("uneven", n_head=3, head_dim=4, length=7).config
+    for width, heads in UNEVEN:
+        problem = _accepted(exam, part, {**base, "n_embd": width, "n_head": heads})
+        if problem is not None:
+            return problem
+    return passed()
+
+
+def _accepted(exam: Exam, part: Part, uneven: Config) -> Outcome | None:
+    width, heads = uneven["n_embd"], uneven["n_head"]
     result = exam.student.try_build(part, uneven, interface=exam.approach(part).interface)
     hint = "In __init__: assert config.n_embd % config.n_head == 0, so that a bad config fails early."
     if not isinstance(result, Outcome):
         if result.config_origin == "refused":
-            return passed("The config itself refuses it.")
-        return failed("n_embd = 16 with n_head = 3 is accepted, though 16 is not divisible by 3.", hint)
+            return None  # the config itself refuses it
+        return failed(
+            f"n_embd = {width} with n_head = {heads} is accepted, though {width} is not divisible by {heads}.", hint
+        )
     if any(f"raises {kind}" in result.message for kind in ("AssertionError", "ValueError")):
-        return passed()
+        return None
     return failed(
-        f"n_embd = 16 with n_head = 3: {result.message} Expected AssertionError or ValueError.", hint, result.evidence
+        f"n_embd = {width} with n_head = {heads}: {result.message} Expected AssertionError or ValueError.",
+        hint,
+        result.evidence,
     )

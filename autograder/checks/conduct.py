@@ -11,7 +11,7 @@ from autograder.checks.evidence import (
     same,
 )
 from autograder.checks.exam import Exam
-from autograder.checks.outputs import first_output, unchanged
+from autograder.checks.outputs import draw_targets, first_output, unchanged
 from autograder.checks.registry import Outcome, Stopped, check, failed, passed
 from autograder.checks.replies import Answer
 from autograder.checks.student import CALL_SEED, Call, must
@@ -105,7 +105,9 @@ def _remembers(exam: Exam, part: Part, sizes: Sizes, inputs: dict[str, Tensor]) 
     fewer = {name: value[: sizes.batch - 1].contiguous() for name, value in inputs.items()}
     other = exam.inputs(part, sizes, f"{part.name} pure, other")
     last = {name: torch.cat([value[:-1], other[name][-1:]]) for name, value in inputs.items()}
-    trials = (short, inputs, other, last, fewer)
+    start = {name: value[:, :1].contiguous() for name, value in inputs.items()}
+    step = {name: value[:, 1:2].contiguous() for name, value in inputs.items()}
+    trials = (short, inputs, other, last, fewer, start, step)
     purpose = f"{part.name} pure"  # weights large enough for a small memory to show
     alone = []
     for trial in trials:
@@ -177,13 +179,17 @@ def it_follows_dtype_and_device(exam: Exam, part: Part) -> Outcome:
                 f"Given {dtype}, it returns {returned}.",
                 "Return the dtype that came in: no .double(), .float() or .half() on the result.",
             )
-    try:
-        _, (outcome,) = exam.fresh(part, sizes, [Call(inputs, moved=True)])
-        answer = must(outcome)
-    except Stopped:  # it runs where the tensors are; that a pretended device confuses it is no fault
+    calls = [Call(inputs, moved=True), Call(inputs, moved=True, train=True)]
+    if "idx" in inputs:
+        given = {**inputs, "targets": draw_targets(exam, sizes, f"{part.name} follows")}
+        calls.append(Call(given, keywords=["targets"], moved=True, train=True))
+    _, outcomes = exam.fresh(part, sizes, calls)
+    seen = [outcome for outcome in outcomes if isinstance(outcome, Answer)]
+    for answer in seen:
+        if answer.device_faults:
+            return _left_behind(answer.device_faults[0])
+    if len(seen) < len(calls):  # it runs where the tensors are; that a pretended device confuses it is no fault
         return passed("Whether it follows its device could not be seen: it asks the device for more than its name.")
-    if answer.device_faults:
-        return _left_behind(answer.device_faults[0])
     return passed()
 
 

@@ -20,7 +20,7 @@ from autograder.checks.evidence import compare
 from autograder.checks.names import Names, candidates, exact
 from autograder.checks.registry import Outcome, Stopped, failed
 from autograder.checks.replies import Answer, Model
-from autograder.checks.student import Call, StandIns, Student
+from autograder.checks.student import Call, StandIns, Student, must
 from autograder.oracle.cases import Config, Draws, Sizes, full_shapes, own_and_standin_shapes
 from autograder.oracle.misconceptions import recognise
 from autograder.oracle.reference import Expected, Reference
@@ -119,7 +119,8 @@ class Exam:
                 return specimen, answers
             self._slow.add(part.name)
         specimen = self.specimen(part, sizes, purpose, scale=scale)
-        return specimen, [self.student.attempt(part, specimen.model, call) for call in calls]
+        answers = [self.student.attempt(part, specimen.model, call) for call in calls]
+        return specimen, [_in_contract_names(specimen, answer) for answer in answers]
 
     def fresh(
         self, part: Part, sizes: Sizes, calls: Sequence[Call], *, dtype: str = "float32"
@@ -159,21 +160,21 @@ class Exam:
     def ask(self, specimen: Specimen, inputs: Mapping[str, Tensor], **how: Any) -> Answer:
         """Call the student's model; gradients come back under the contract's names (inputs as `input.x`)."""
         answer = self.student.call(specimen.part, specimen.model, inputs, **how)
-        if answer.gradients:
-            mine = {name: value for name, value in answer.gradients.items() if name.startswith("input.")}
-            answer.gradients = mine | specimen.names.to_contract(answer.gradients, specimen.shapes)
+        _in_contract_names(specimen, answer)
         return answer
 
     def train_call(self, part: Part, model: Model, inputs: Mapping[str, Tensor], **how: Any) -> Answer:
         """Call the model with idx and targets, by the name `targets` or, where that is unknown, by position."""
-        try:
-            return self.student.call(part, model, inputs, keywords=["targets"], **how)
-        except Stopped as stopped:
-            if "unexpected keyword argument 'targets'" not in stopped.outcome.message:
-                raise
-        answer = self.student.call(part, model, inputs, **how)
+        call = Call(inputs, keywords=["targets"], **how)
+        return self.by_position(part, model, call, self.student.attempt(part, model, call))
+
+    def by_position(self, part: Part, model: Model, call: Call, answer: Answer | Outcome) -> Answer:
+        """Return the answer to a call with targets; ask by position where the name was not known."""
+        if not isinstance(answer, Outcome) or "unexpected keyword argument 'targets'" not in answer.message:
+            return must(answer)
+        again = must(self.student.attempt(part, model, replace(call, keywords=())))
         self.warnings.append("forward's second argument should be called targets.")
-        return answer
+        return again
 
     def expect(
         self, specimen: Specimen, inputs: Mapping[str, Tensor], *, cotangent: Tensor | None = None, loss: bool = False
@@ -332,6 +333,14 @@ class Exam:
             for p in model.parameters
             if p.name not in known and p.name.rsplit(".", 1)[-1] == "bias" and len(p.shape) == 1
         }
+
+
+def _in_contract_names(specimen: Specimen, answer: Answer | Outcome) -> Answer | Outcome:
+    """Put the gradients of an answer under the contract's names."""
+    if isinstance(answer, Answer) and answer.gradients:
+        mine = {name: value for name, value in answer.gradients.items() if name.startswith("input.")}
+        answer.gradients = mine | specimen.names.to_contract(answer.gradients, specimen.shapes)
+    return answer
 
 
 def _unreachable(part: Part) -> tuple[str, str]:

@@ -182,6 +182,9 @@ class Student:
                 "Build layers, not lists of numbers.",
             )
         model = replace(read_model(data), config=config)
+        if model.replaced:
+            names = ", ".join(model.replaced)
+            _keep(self.notices, f"{part.class_name} hides nn.Module's own {names}: training scripts call that by name.")
         if model.claimed is not None and model.claimed != model.total:
             self.accuse(f"{part.class_name}.parameters() claims tensors that the model does not have.")
         return model
@@ -228,6 +231,12 @@ class Student:
             part, model, call, self._ask("call", {**call.request, "handle": model.handle}, call.tensors)
         )
 
+    def attempts(self, part: Part, model: Model, calls: Sequence[Call]) -> list[Answer | Outcome]:
+        """Make several calls in one request; return what each gave."""
+        reply = self._ask("calls", {"handle": model.handle, **_requests(calls)}, _tensors(calls))
+        answers = zip(calls, split_answers(reply, len(calls)), strict=True)
+        return [self._answered(part, model, call, one) for call, one in answers]
+
     def trial(
         self,
         part: Part,
@@ -244,11 +253,9 @@ class Student:
 
         Returns the model (freed already without `keep`) and what each call gave. Raises Stopped when it does not build.
         """
-        tensors = {f"w/{name}": value for name, value in weights.items()}
-        for number, call in enumerate(calls):
-            tensors |= {f"{number}/{name}": value for name, value in call.tensors.items()}
+        tensors = {f"w/{name}": value for name, value in weights.items()} | _tensors(calls)
         build = self._build_request(part, config, stand_ins, dtype, interface)
-        reply = self._ask("trial", {"build": build, "calls": [call.request for call in calls], "keep": keep}, tensors)
+        reply = self._ask("trial", {"build": build, "keep": keep, **_requests(calls)}, tensors)
         model = self._built(part, config, reply.data)
         if isinstance(model, Outcome):
             raise Stopped(model)
@@ -327,6 +334,14 @@ def must(answer: Answer | Outcome) -> Answer:
     if isinstance(answer, Outcome):
         raise Stopped(answer)
     return answer
+
+
+def _requests(calls: Sequence[Call]) -> dict[str, Any]:
+    return {"calls": [call.request for call in calls]}
+
+
+def _tensors(calls: Sequence[Call]) -> dict[str, Tensor]:
+    return {f"{number}/{name}": value for number, call in enumerate(calls) for name, value in call.tensors.items()}
 
 
 def _keep(kept: list[str], sentence: str) -> None:

@@ -8,7 +8,7 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 #: What constructors with plain arguments call the fields of the configuration.
 SYNONYMS = {
@@ -32,6 +32,23 @@ SYNONYMS = {
 }
 #: Values for fields that a student's config declares without a default, by their annotation.
 GUESSES: dict[Any, Any] = {"float": 0.0, "int": 0, "bool": True, float: 0.0, int: 0, bool: True}
+
+#: What training scripts call on every model.
+METHODS = (
+    *("train", "eval", "to", "float", "cuda", "parameters", "named_parameters", "modules", "named_modules", "children"),
+    *("state_dict", "load_state_dict", "zero_grad", "requires_grad_", "apply", "_apply", "__deepcopy__"),
+)
+
+
+def replaced_methods(model: nn.Module) -> list[str]:
+    """Return which of nn.Module's METHODS the model hides, by a method of its class or by an attribute of its own."""
+    own = set(vars(model))
+    for cls in type.__getattribute__(type(model), "__mro__"):
+        if cls is nn.Module:
+            break
+        own |= set(type.__getattribute__(cls, "__dict__"))
+    return [name for name in METHODS if name in own]
+
 
 #: How layers, and models that initialise them, draw their weights: in ten million numbers, a tenth of a second.
 _DRAWS = ("normal_", "uniform_")
@@ -64,7 +81,8 @@ def make_config(cls: Any, values: dict[str, Any]) -> tuple[Any, str]:
     """
     try:
         config = cls(**values)
-        if all(getattr(config, name, None) == value for name, value in values.items()):
+        held = {name: getattr(config, name, None) for name in values}
+        if held == values and not any(type(value) is float for value in held.values()):
             return config, "student"
     except (ValueError, AssertionError):
         return _substitute(cls, values), "refused"

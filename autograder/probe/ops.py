@@ -21,6 +21,7 @@ from autograder.probe.constructing import (
     make_config,
     plain_arguments,
     read_field,
+    replaced_methods,
     required_names,
     uninitialised,
 )
@@ -106,6 +107,7 @@ class Workbench:
             "trial": self._trial,
             "weights": self._weights,
             "call": self._call,
+            "calls": self._calls,
             "step": self._step,
             "copy": self._copy,
             "forget": self._forget,
@@ -116,7 +118,7 @@ class Workbench:
             data, out = {"error": describe_exception(fault.error, self._tree, fault.stage).to_json()}, {}
         if op in ("load", "build"):
             self._watch.inspect()
-        elif op in ("config", "trial", "call"):
+        elif op in ("config", "trial", "call", "calls"):
             self._watch.glance()
         data["watch"] = {
             "tampering": self._watch.tampering,
@@ -213,6 +215,7 @@ class Workbench:
             "stand_ins": len(built),
             "misled": sorted({line for line in built if line})[:3],
             "odd": odd[:3],
+            "replaced": replaced_methods(model),
         }
         return {**facts, **describe(model, bool(args.get("look")))}, {}
 
@@ -227,19 +230,24 @@ class Workbench:
             return data, {}
         handle = {"handle": data["handle"]}
         self._weights(handle, _under("w/", tensors))
+        answers, out = self._calls({**args, **handle}, tensors)
+        if not args["keep"]:
+            self._forget(handle, {})
+        return {**data, **answers}, out
+
+    def _calls(self, args: dict[str, Any], tensors: dict[str, Tensor]) -> Result:
+        """Make several calls of one model, as `trial` does; the watch looks in between."""
         answers: list[dict[str, Any]] = []
         out: dict[str, Tensor] = {}
         for number, call in enumerate(args["calls"]):
             self._watch.glance()
             try:
-                answer, found = self._call({**call, **handle}, _under(f"{number}/", tensors))
+                answer, found = self._call({**call, "handle": args["handle"]}, _under(f"{number}/", tensors))
             except StudentFault as fault:
                 answer, found = {"error": describe_exception(fault.error, self._tree, fault.stage).to_json()}, {}
             answers.append(answer)
             out |= {f"{number}/{name}": value for name, value in found.items()}
-        if not args["keep"]:
-            self._forget(handle, {})
-        return {**data, "answers": answers}, out
+        return {"answers": answers}, out
 
     def _class(self, name: str) -> Any:
         assert self._loaded is not None, "load comes first"
