@@ -195,7 +195,7 @@ def _own_cluster(workers: int) -> Iterator[LocalCluster]:
             processes=True,
             security=True,
             memory_limit=0,
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",
             silence_logs=logging.CRITICAL,
         ) as cluster,
     ):

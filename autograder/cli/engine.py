@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,6 +15,10 @@ from autograder.track import Track
 
 if TYPE_CHECKING:
     from autograder.classroom.local import Entry
+
+
+#: As Dask has them: a protocol, a host (IPv6 in brackets) and a port.
+_ADDRESS = re.compile(r"((tcp|tls|ws|wss|ucx)://)?([\w.-]+|\[[0-9a-fA-F:.%]+\]):\d{1,5}/?", re.ASCII)
 
 
 class EngineName(StrEnum):
@@ -62,6 +67,10 @@ def chosen_engine(name: EngineName | None, scheduler: str | None, jobs: int | No
         raise typer.BadParameter("--scheduler names a Dask cluster: leave out --engine local.", param_hint="--engine")
     if scheduler is not None and jobs is not None:
         raise typer.BadParameter("the cluster has as many workers as it has: leave out --jobs.", param_hint="--jobs")
+    if scheduler is not None and not _ADDRESS.fullmatch(scheduler):
+        raise typer.BadParameter(
+            f"{scheduler!r} is no scheduler's address: those look like tcp://10.0.0.5:8786.", param_hint="--scheduler"
+        )
     needed = ("distributed",) if scheduler is not None else ("distributed", "cryptography")
     for module in needed:
         if importlib.util.find_spec(module) is None:
