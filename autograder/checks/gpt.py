@@ -9,7 +9,8 @@ from autograder.checks.evidence import compare, describe_difference, margin, sha
 from autograder.checks.exam import Exam
 from autograder.checks.outputs import draw_targets, extremes, first_output, no_tensor, value_sizes
 from autograder.checks.registry import Outcome, Stopped, check, failed, passed
-from autograder.checks.replies import Model
+from autograder.checks.replies import Answer, Model
+from autograder.checks.student import Call, must
 from autograder.oracle.cases import Sizes
 from autograder.probe.standins import WEIGHT_NAMES
 from autograder.track import Part
@@ -84,6 +85,10 @@ def _wrong_reply(
         if not with_targets:
             raise
         return None  # a loss that raises is told, and paid for, in the check of the loss
+    return _wrong_answer(exam, part, sizes, answer, with_targets)
+
+
+def _wrong_answer(exam: Exam, part: Part, sizes: Sizes, answer: Answer, with_targets: bool) -> Outcome | None:
     when = "With targets" if with_targets else "Without targets"
     if not answer.sequence or len(answer.outputs) != 2:
         if answer.outputs and answer.outputs[0] is None:
@@ -124,9 +129,8 @@ def it_takes_every_length(exam: Exam, part: Part) -> Outcome:
     """It takes every batch size and every length from 1 to block_size."""
     for label, sizes in extremes(exam, part):
         try:
-            model = exam.build(part, sizes)
-            inputs = exam.inputs(part, sizes, f"gpt {label}")
-            problem = _wrong_reply(exam, part, model, sizes, inputs, False)
+            _, (answer,) = exam.fresh(part, sizes, [Call(exam.inputs(part, sizes, f"gpt {label}"))])
+            problem = _wrong_answer(exam, part, sizes, must(answer), False)
         except Stopped as stopped:
             problem = stopped.outcome
         if problem is not None:
@@ -140,9 +144,8 @@ def it_takes_every_length(exam: Exam, part: Part) -> Outcome:
 def _warn_of_too_long(exam: Exam, part: Part) -> None:
     """Tell, for no points, when more than block_size tokens are taken without a word."""
     sizes = exam.draws.sizes("too long", length=12, block_size=11)
-    try:
-        exam.student.call(part, exam.build(part, sizes), exam.inputs(part, sizes, "too long"))
-    except Stopped:
+    _, (answer,) = exam.fresh(part, sizes, [Call(exam.inputs(part, sizes, "too long"))])
+    if isinstance(answer, Outcome):
         return
     exam.warnings.append("More than block_size tokens are taken without an error: there is no position for the rest.")
 
@@ -152,12 +155,12 @@ def logits_are_right(exam: Exam, part: Part) -> Outcome:
     """Its logits equal the reference's under hidden weights: tables, positions, every block, final norm, head."""
     worst = 0.0
     for trial, sizes in enumerate(value_sizes(exam, part)):
-        specimen = exam.specimen(part, sizes, f"gpt values {trial}")
         inputs = exam.inputs(part, sizes, f"gpt values {trial}")
+        specimen, (answer,) = exam.trial(part, sizes, f"gpt values {trial}", [Call(inputs)])
         expected = exam.expect(specimen, inputs).outputs[0]
         assert expected is not None
         try:
-            output = first_output(exam, part, exam.ask(specimen, inputs))
+            output = first_output(exam, part, must(answer))
         except Stopped:
             if trial == 0:
                 raise

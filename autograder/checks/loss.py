@@ -16,6 +16,7 @@ from autograder.checks.exam import Exam, Specimen
 from autograder.checks.outputs import draw_targets, first_output, unchanged
 from autograder.checks.registry import Outcome, check, failed, passed
 from autograder.checks.replies import Model
+from autograder.checks.student import Call, must
 from autograder.oracle.cases import Sizes
 from autograder.track import Part
 
@@ -28,9 +29,9 @@ def loss_is_mean_cross_entropy(exam: Exam, part: Part) -> Outcome:
     """Its loss is the mean cross-entropy over all positions, and None without targets."""
     for trial in range(5):
         sizes = exam.draws.sizes(f"loss {trial}", **({"length": 1} if trial == 2 else {}))
-        specimen = exam.specimen(part, sizes, f"loss {trial}")
         inputs = exam.inputs(part, sizes, f"loss {trial}")
-        alone = exam.student.call(part, specimen.model, inputs)
+        specimen, (answer,) = exam.trial(part, sizes, f"loss {trial}", [Call(inputs)])
+        alone = must(answer)
         own = first_output(exam, part, alone).double()
         if alone.second is not None:
             return failed(
@@ -44,11 +45,11 @@ def loss_is_mean_cross_entropy(exam: Exam, part: Part) -> Outcome:
         if trial == 1:  # a call before, with other numbers, may not show in the loss
             exam.train_call(part, specimen.model, {**inputs, "targets": targets.flip(0)}, train=True)
         with_targets = {**inputs, "targets": targets}
-        answer = exam.train_call(part, specimen.model, with_targets, observe=True, train=trial % 2 == 1)
-        logits, loss = first_output(exam, part, answer, any_shape=True).double(), answer.second
+        both = exam.train_call(part, specimen.model, with_targets, observe=True, train=trial % 2 == 1)
+        logits, loss = first_output(exam, part, both, any_shape=True).double(), both.second
         if logits.shape != own.shape:
             logits = own  # what goes wrong with the logits is told, and paid for, elsewhere
-        if "targets" in answer.after and not unchanged(answer.after["targets"], targets):
+        if "targets" in both.after and not unchanged(both.after["targets"], targets):
             return failed("forward changes targets in place.", "Work on a copy.", usable=True)
         if not isinstance(loss, Tensor):
             return failed(
@@ -203,7 +204,7 @@ def training_starts_near_ln_v(exam: Exam, part: Part) -> Outcome:
     config = {**exam.track.config, "n_layer": 2, "block_size": 64}
     sizes = Sizes(config, 2, 32)
     how = exam.approach(part)
-    model = exam.student.build(part, config, stand_ins=how.stand_ins, interface=how.interface)
+    model = exam.student.build(part, config, stand_ins=how.stand_ins, interface=how.interface, look=True)
     names = exam.tied_names(part, model, sizes)
     table_row = model.find(names[0]) or model.find(names[1]) if names else None
     if table_row is not None and table_row.std == 0.0:
@@ -212,7 +213,7 @@ def training_starts_near_ln_v(exam: Exam, part: Part) -> Outcome:
             "In _init_weights only the biases are zeroed.",
         )
     narrow = {**config, "n_embd": 16 * config["n_head"]}
-    real = exam.student.try_build(part, narrow, stand_ins="none", interface=how.interface)
+    real = exam.student.try_build(part, narrow, stand_ins="none", interface=how.interface, look=True)
     if not isinstance(real, Outcome):
         problem = _bad_start(exam, real)
         if problem is not None:

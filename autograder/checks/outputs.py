@@ -9,7 +9,8 @@ from autograder.checks.evidence import (
 )
 from autograder.checks.exam import Exam
 from autograder.checks.registry import Outcome, Stopped, failed
-from autograder.checks.replies import Answer, Model
+from autograder.checks.replies import Answer
+from autograder.checks.student import Call, must
 from autograder.oracle.cases import Sizes
 from autograder.track import Part
 from autograder.verdict import Verdict
@@ -89,9 +90,11 @@ def unchanged(after: Tensor, before: Tensor) -> bool:
     return after.shape == before.shape and bool(((after == before) | ((after != after) & (before != before))).all())
 
 
-def wrong_output(exam: Exam, part: Part, model: Model, sizes: Sizes, purpose: str) -> Outcome | None:
+def wrong_output(exam: Exam, part: Part, sizes: Sizes, purpose: str) -> Outcome | None:
+    """Say what is wrong with what a fresh layer gives, but for its numbers."""
     inputs = exam.inputs(part, sizes, purpose)
-    answer = exam.student.call(part, model, inputs)
+    _, (given,) = exam.fresh(part, sizes, [Call(inputs)])
+    answer = must(given)
     if answer.sequence:
         return failed(f"{part.class_name}.forward returns a tuple, not a tensor.", "Return y alone.")
     output = first_output(exam, part, answer, any_shape=True)

@@ -39,9 +39,7 @@ def the_whole_model_is_right(exam: Exam, part: Part) -> Outcome:
     if wrong:
         return passed(f"Not judged while {wrong[0]} is not right: that costs points there.")
     shapes = full_shapes(part, exam.track, exam.track.config)
-    model = exam.student.build(part, exam.track.config, stand_ins="none", interface=exam.approach(part).interface)
-    exam.student.forget(model)
-    exam.default_model = model
+    model = default_model(exam, part)
     expected = count(shapes, (TABLE,))
     if model.total != expected:
         return failed(
@@ -74,6 +72,18 @@ def the_whole_model_is_right(exam: Exam, part: Part) -> Outcome:
                 "Leave state_dict and load_state_dict as nn.Module has them.",
             )
     return passed()
+
+
+def default_model(exam: Exam, part: Part) -> Model:
+    """Return the whole model at the course's size, built once, for its table of tensors."""
+    if exam.default_model is None:
+        student, how = exam.student, exam.approach(part)
+        model = student.try_build(part, exam.track.config, stand_ins="none", interface=how.interface, counted=True)
+        if isinstance(model, Outcome):  # a constructor may look at what it has drawn
+            model = student.build(part, exam.track.config, stand_ins="none", interface=how.interface)
+        student.forget(model)
+        exam.default_model = model
+    return exam.default_model
 
 
 def deep_sizes(exam: Exam) -> list[Sizes]:
@@ -115,7 +125,7 @@ def assembled(exam: Exam, results: Sequence[PartResult]) -> dict[str, Any]:
         return {**answer, "message": "Not tried: see the parts first."}
     try:
         exam.student.ensure_alive()
-        model = exam.default_model or exam.student.build(part, exam.track.config, stand_ins="none")
+        model = default_model(exam, part)
         answer |= {"parameters": model.total, "tensors": _differing(model, shapes)}
         right = all(result.verdict is Verdict.PASSED for result in results) or _agrees(exam, part)
     except Stopped as stopped:
