@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
+import weakref
 from pathlib import Path
 
 import fake_grader
 import pytest
 
 from autograder.classroom import failure_report, grade_class, usable_cores
-from autograder.classroom.local import OnResult
+from autograder.classroom.local import _WAITING, OnResult
 from autograder.track import load_track
 from autograder.verdict import Report, Verdict
 
@@ -64,6 +66,32 @@ def test_each_report_arrives_as_soon_as_it_is_done(tmp_path: Path) -> None:
     reports = run(todo, jobs=2, on_result=on_result)
     assert seen == [("bo", 1, 2), ("ada", 2, 2)]
     assert [report.student for report in reports] == ["ada", "bo"]
+
+
+def test_memory_does_not_grow_with_the_class(tmp_path: Path) -> None:
+    alive: list[weakref.ref[Report]] = []
+    most = 0
+
+    def on_result(report: Report, done: int, total: int) -> None:
+        nonlocal most
+        alive.append(weakref.ref(report))
+        most = max(most, sum(known() is not None for known in alive))
+
+    todo = entries(tmp_path, **{f"s{number:02}": "fail" for number in range(40)})
+    grade_class(todo, TRACK, seed=7, limits=LIMITS, on_result=on_result, jobs=2)
+    assert len(alive) == 40 and most <= 2
+
+
+def test_workers_wait_for_results_to_be_written(tmp_path: Path) -> None:
+    graded_when_told: list[int] = []
+
+    def on_result(report: Report, done: int, total: int) -> None:
+        if done == 1:
+            time.sleep(0.1)  # they could do all 40 in it
+        graded_when_told.append(sum(line.startswith("grade ") for line in fake_grader.log) - done)
+
+    run(entries(tmp_path, **{f"s{number:02}": "pass" for number in range(40)}), on_result=on_result, jobs=2)
+    assert max(graded_when_told) <= _WAITING + 2 + 2
 
 
 def test_results_are_told_in_the_calling_thread(tmp_path: Path) -> None:
