@@ -186,7 +186,11 @@ def _own_cluster(workers: int) -> Iterator[LocalCluster]:
     lives as long as the cluster, and no web pages. Processes, because a sandbox is forked from one; one thread each,
     as torch has one; without a limit on memory, as our own grader has none (the sandbox has).
     """
-    bare: dict[str, list[str]] = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
+    bare = {
+        "distributed.scheduler.http.routes": [],
+        "distributed.worker.http.routes": [],
+        "distributed.worker.profile.enabled": False,  # it looks at each thread 100 times a second
+    }
     with (
         dask.config.set(bare),
         LocalCluster(
