@@ -35,8 +35,9 @@ lint: .venv/.installed-dev ## ruff (rules and format) and mypy (strict)
 mutants: .venv/.installed-dev ## grade every known fault and print which check rejects it
 	@$(RUN) -m tests.mutants $(MUTANTS_ARGS)
 
-bench: .venv/.installed-bench ## measure a check, the sandbox, and a class: against nbgrader, pytest, its size, and on Dask
+bench: .venv/.installed-bench ## measure a check, a save in `workshop watch`, the sandbox, and a class beside other graders
 	@$(RUN) benchmarks/bench_check.py
+	@$(RUN) benchmarks/bench_watch.py
 	@$(RUN) benchmarks/bench_sandbox.py
 	@$(RUN) benchmarks/bench_class.py
 	@$(RUN) benchmarks/bench_scale.py

@@ -18,7 +18,7 @@ from pathlib import Path
 from measure import SOLUTIONS, Cost, copies, measure, median
 
 IMPORT_TORCH = [sys.executable, "-c", "import torch"]
-CHECK = [sys.executable, "-m", "autograder", "check", "--path", str(SOLUTIONS)]
+CHECK = [sys.executable, "-m", "autograder", "check", "--path", str(SOLUTIONS), "--no-progress"]
 
 
 def alternate(rounds: int) -> tuple[Cost, Cost]:

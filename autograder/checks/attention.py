@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import torch
 from torch import Tensor
 
@@ -29,16 +31,27 @@ DEEP_SCORE = 3e7
 @check("attention.causal", needs=["shapes"])
 def future_tokens_do_not_leak(exam: Exam, part: Part) -> Outcome:
     """No position sees a later one, in train and eval mode, by touch and by gradient."""
+    problems: dict[str, Outcome] = {}
     for trial, train in enumerate((False, True)):
+        mode = "train" if train else "eval"
         sizes = exam.draws.sizes(f"causal {trial}", length=8, block_size=11 + trial)
         specimen = exam.specimen(part, sizes, f"causal {trial}")
-        matrix = _touch(exam, specimen, sizes, train)
-        if matrix is None:
+        touched = _touch(exam, specimen, sizes, train)
+        if touched is None:
             continue  # random outputs move by themselves; the gradient tells
-        mode = "train" if train else "eval"
+        matrix = influence_by_touch(touched.output)
         problem = _leak(matrix, f"Influence of each input position on each output position ({mode} mode)", mode)
         if problem is not None:
-            return problem
+            known = exam.diagnose(specimen, {"x": touched.x}, touched.output)
+            if known and "off by one" not in problem.message:
+                problem = replace(problem, message=f"{problem.message} {known.sentence}", look_at=known.look_at)
+            problems[mode] = problem
+    if len(problems) == 1:
+        ((mode, problem),) = problems.items()
+        other = "train" if mode == "eval" else "eval"
+        return replace(problem, look_at=f"In {other} mode all is well: masking must not depend on self.training.")
+    if problems:
+        return problems["eval"]
     try:
         matrix = _gradient(exam, specimen, sizes)
     except Stopped:
@@ -48,8 +61,16 @@ def future_tokens_do_not_leak(exam: Exam, part: Part) -> Outcome:
     )
 
 
-def _touch(exam: Exam, specimen: Specimen, sizes: Sizes, train: bool) -> Tensor | None:
-    """Change one position at a time and see which outputs move (row 0 is untouched); None when they are random."""
+@dataclass(frozen=True)
+class _Touched:
+    """Inputs of which row i + 1 differs from row 0 at position i alone, and what came out."""
+
+    x: Tensor
+    output: Tensor
+
+
+def _touch(exam: Exam, specimen: Specimen, sizes: Sizes, train: bool) -> _Touched | None:
+    """Change one position at a time (row 0 is untouched); None when the outputs are random."""
     length, width = sizes.length, sizes.config["n_embd"]
     x = exam.draws.normal("causal x", (1, length, width)).repeat(length + 1, 1, 1)
     change = exam.draws.normal("causal change", (length, width))
@@ -61,7 +82,7 @@ def _touch(exam: Exam, specimen: Specimen, sizes: Sizes, train: bool) -> Tensor 
         again = exam.student.call(specimen.part, specimen.model, {"x": x}, train=train, seed=CALL_SEED + 1)
         if not same(first_output(exam, specimen.part, again), output):
             return None
-    return influence_by_touch(output)
+    return _Touched(x, output)
 
 
 def _gradient(exam: Exam, specimen: Specimen, sizes: Sizes) -> Tensor:
@@ -129,7 +150,8 @@ def masked_scores_are_gone(exam: Exam, part: Part) -> Outcome:
     deep["c_attn.weight"][: 2 * width] *= 0.01
     deep["c_attn.bias"] = torch.cat([torch.full((width,), size), torch.full((width,), -size), bias[2 * width :]])
     lowered = exam.refill(specimen, deep)
-    matrix = _touch(exam, lowered, sizes, False)
+    touched = _touch(exam, lowered, sizes, False)
+    matrix = influence_by_touch(touched.output) if touched is not None else None
     if matrix is not None and not bool(torch.isfinite(matrix).all()):
         return failed(
             f"When all scores are near {-DEEP_SCORE:.0e} the output is NaN or infinite.",

@@ -7,7 +7,15 @@ from torch import Tensor
 from autograder.checks.block import faint
 from autograder.checks.evidence import compare, describe_difference, margin, shape_text
 from autograder.checks.exam import Exam
-from autograder.checks.outputs import draw_targets, extremes, first_output, no_tensor, value_sizes
+from autograder.checks.outputs import (
+    draw_targets,
+    extremes,
+    first_output,
+    mixing,
+    no_tensor,
+    random_output,
+    value_sizes,
+)
 from autograder.checks.registry import Outcome, Stopped, check, failed, passed
 from autograder.checks.replies import Answer, Model
 from autograder.checks.student import Call, must
@@ -100,7 +108,7 @@ def _wrong_answer(exam: Exam, part: Part, sizes: Sizes, answer: Answer, with_tar
     wanted = (sizes.batch, sizes.length, sizes.config["vocab_size"])
     if tuple(logits.shape) != wanted:
         last_only = tuple(logits.shape) == (sizes.batch, 1, wanted[2])
-        flat = tuple(logits.shape) == (sizes.batch * sizes.length, wanted[2])
+        flat = sizes.batch > 1 and tuple(logits.shape) == (sizes.batch * sizes.length, wanted[2])
         hint = (
             "Return logits for all T positions, also when there are no targets."
             if last_only
@@ -156,7 +164,8 @@ def logits_are_right(exam: Exam, part: Part) -> Outcome:
     worst = 0.0
     for trial, sizes in enumerate(value_sizes(exam, part)):
         inputs = exam.inputs(part, sizes, f"gpt values {trial}")
-        specimen, (answer,) = exam.trial(part, sizes, f"gpt values {trial}", [Call(inputs)])
+        call = Call(inputs)
+        specimen, (answer,) = exam.trial(part, sizes, f"gpt values {trial}", [call])
         expected = exam.expect(specimen, inputs).outputs[0]
         assert expected is not None
         try:
@@ -168,9 +177,13 @@ def logits_are_right(exam: Exam, part: Part) -> Outcome:
         difference = compare(output, expected)
         worst = max(worst, difference.ratio)
         if not difference.ok:
+            random = random_output(exam, specimen, call, must(answer), output)
+            if random is not None:
+                return random
             sentence, exhibit = describe_difference(difference, AXES)
             known = exam.diagnose(specimen, inputs, output)
             message = known.sentence if known else f"The logits are not what they should be: {sentence}."
+            message = message if known else mixing(exam, specimen, call, output) + message
             return failed(
                 message,
                 known.look_at if known else "Token table plus position table, each block in turn, ln_f, lm_head.",

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from autograder.checks.evidence import compare, describe_difference, margin
 from autograder.checks.exam import Exam
-from autograder.checks.outputs import LARGE, extremes, first_output, value_sizes, wrong_output
+from autograder.checks.outputs import LARGE, extremes, first_output, mixing, random_output, value_sizes, wrong_output
 from autograder.checks.registry import Outcome, Stopped, check, failed, passed
 from autograder.checks.student import Call, must
 from autograder.track import Part
@@ -92,7 +92,8 @@ def it_gives_the_right_numbers(exam: Exam, part: Part) -> Outcome:
     worst = 0.0
     for trial, sizes in enumerate(value_sizes(exam, part)):
         inputs = exam.inputs(part, sizes, f"{part.name} values {trial}")
-        specimen, (answer,) = exam.trial(part, sizes, f"{part.name} values {trial}", [Call(inputs)])
+        call = Call(inputs)
+        specimen, (answer,) = exam.trial(part, sizes, f"{part.name} values {trial}", [call])
         expected = exam.expect(specimen, inputs)
         try:
             output = first_output(exam, part, must(answer))
@@ -103,9 +104,13 @@ def it_gives_the_right_numbers(exam: Exam, part: Part) -> Outcome:
         difference = compare(output, _tensor(expected.outputs[0]))
         worst = max(worst, difference.ratio)
         if not difference.ok:
+            random = random_output(exam, specimen, call, must(answer), output)
+            if random is not None:
+                return random
             sentence, exhibit = describe_difference(difference, AXES)
             known = exam.diagnose(specimen, inputs, output)
             message = known.sentence if known else f"The output is not what {part.class_name} should give: {sentence}."
+            message = message if known else mixing(exam, specimen, call, output) + message
             return failed(
                 message,
                 known.look_at if known else f"Compare your forward with the formula of {part.class_name} step by step.",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from torch import Tensor
 
-from autograder.checks.evidence import (
-    shape_text,
-)
-from autograder.checks.exam import Exam
+from autograder.checks.evidence import same, shape_text
+from autograder.checks.exam import Exam, Specimen
 from autograder.checks.registry import Outcome, Stopped, failed
 from autograder.checks.replies import Answer
 from autograder.checks.student import Call, must
@@ -66,6 +66,30 @@ def first_output(exam: Exam, part: Part, answer: Answer, *, any_shape: bool = Fa
             failed(f"{part.class_name}.forward returns shape {mine} here; expected {wanted}.", "Follow the shapes.")
         )
     return output
+
+
+def random_output(exam: Exam, specimen: Specimen, call: Call, answer: Answer, output: Tensor) -> Outcome | None:
+    """Say that the output is random, when another seed gives another one: its numbers then mean nothing."""
+    if not answer.random:
+        return None
+    again = exam.student.attempt(specimen.part, specimen.model, replace(call, seed=call.seed + 1))
+    other = again.first if isinstance(again, Answer) else None
+    if not isinstance(other, Tensor) or other.shape != output.shape or same(other, output):
+        return None
+    return failed(
+        f"In eval mode the output of {specimen.part.class_name} is random: two equal calls give other numbers.",
+        "F.dropout and dropout_p are on unless training=self.training says otherwise; the contract has no dropout.",
+    )
+
+
+def mixing(exam: Exam, specimen: Specimen, call: Call, output: Tensor) -> str:
+    """Return a sentence when what one batch row gives depends on the other rows; else nothing."""
+    alone = replace(call, inputs={name: value[:1].contiguous() for name, value in call.inputs.items()})
+    answer = exam.student.attempt(specimen.part, specimen.model, alone)
+    first = answer.first if isinstance(answer, Answer) else None
+    if len(output) < 2 or not isinstance(first, Tensor) or first.shape != output[:1].shape or same(first, output[:1]):
+        return ""
+    return "Batch row 0 comes out differently when it is alone: rows of the batch must not see each other. "
 
 
 def no_tensor(exam: Exam, part: Part, output: str | None) -> Outcome:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,7 +71,7 @@ class Model:
     reseeded: bool = False  # the constructor set the global random seed
     misled: tuple[str, ...] = ()  # how a sub-part was built with another config
     odd: tuple[str, ...] = ()  # parameters that do not start in float32
-    vocab_size: int = 0  # of the config that it was built with
+    config: Mapping[str, int] = field(default_factory=dict)  # that it was built with
 
     @property
     def total(self) -> int:

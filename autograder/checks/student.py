@@ -181,7 +181,7 @@ class Student:
                 f"{part.class_name} holds thousands of parameters where a few are expected.",
                 "Build layers, not lists of numbers.",
             )
-        model = replace(read_model(data), vocab_size=config["vocab_size"])
+        model = replace(read_model(data), config=config)
         if model.claimed is not None and model.claimed != model.total:
             self.accuse(f"{part.class_name}.parameters() claims tensors that the model does not have.")
         return model
@@ -258,11 +258,14 @@ class Student:
     @staticmethod
     def _answered(part: Part, model: Model, call: Call, reply: Reply) -> Answer | Outcome:
         fault = read_fault(reply.data)
-        if fault is not None:
-            return fault_outcome(fault, part.class_name)
-        answer = read_answer(reply)
         first = next(iter(call.inputs.values()))
-        answer.wanted = tuple(first.shape) + (() if first.is_floating_point() else (model.vocab_size,))
+        if fault is not None:
+            config, head_dim = model.config, model.config["n_embd"] // model.config["n_head"]
+            sizes = {"B": first.shape[0], "T": first.shape[1], "C": config["n_embd"], "head_dim": head_dim}
+            sizes |= {name: config[name] for name in ("n_head", "block_size", "vocab_size")}
+            return fault_outcome(fault, part.class_name, sizes)
+        answer = read_answer(reply)
+        answer.wanted = tuple(first.shape) + (() if first.is_floating_point() else (model.config["vocab_size"],))
         return answer
 
     def carry_over(self, part: Part, source: Model, target: Model) -> None:

@@ -11,10 +11,12 @@ from typing import Annotated, NoReturn
 import typer
 
 from autograder import __version__
-from autograder.cli import instructor, records, student
+from autograder.cli import instructor, learner, records, student, watch
 
 _EPILOG = """\b
 Examples:
+  workshop start                  the stubs, into a folder of your own
+  workshop watch                  check at every save, with hints
   workshop check attention        check the part you are working on
   workshop grade submissions      grade a folder, one student each
   workshop regrade submissions    grade again, and see what changed and why
@@ -31,7 +33,12 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
 )
+app.command("start", epilog=learner.START_EPILOG)(learner.start)
+app.command("watch", epilog=watch.EPILOG)(watch.watch)
 app.command("check", epilog=student.EPILOG)(student.check)
+app.command("hint", epilog=learner.HINT_EPILOG)(learner.hint)
+app.command("status", epilog=learner.STATUS_EPILOG)(learner.status)
+app.command("reset", epilog=learner.RESET_EPILOG)(learner.reset)
 app.command("grade", epilog=instructor.EPILOG)(instructor.grade)
 app.command("regrade", epilog=instructor.REGRADE_EPILOG)(instructor.regrade)
 app.command("history", epilog=records.HISTORY_EPILOG)(records.history)
