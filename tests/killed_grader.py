@@ -59,11 +59,11 @@ def main() -> None:
     if kind == "fake":  # the real grader's threads make millions of calls
         threading.setprofile(calls.look)
     sys.setprofile(calls.look)
-    atexit.register(_tell, calls)  # the command ends the process by itself
+    atexit.register(tell, calls)  # the command ends its process without coming back here
     cli.main()
 
 
-def _tell(calls: Calls) -> None:
+def tell(calls: Calls) -> None:
     sys.setprofile(None)
     print(f"calls {calls.count}")
 

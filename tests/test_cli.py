@@ -154,7 +154,7 @@ def test_grade_writes_the_class_and_every_student(tmp_path: Path) -> None:
         "ada: 100 / 100  passed",
         "bo: 93 / 100  failed",
         "seed 42",
-        "NOT ISOLATED",
+        "isolation: isolated (glass)",
         "grades: open class.html",
     ):
         assert line in result.output
