@@ -53,7 +53,7 @@ def value_sizes(exam: Exam, part: Part) -> list[Sizes]:
         draw(f"{label} 5", length=1),
         draw(f"{label} 6", length=1, batch=1),
         draw(f"{label} 7", length=5, batch=70, n_layer=2),
-        draw(f"{label} 8", n_head=12, head_dim=5, length=8, n_layer=5),
+        draw(f"{label} 8", n_head=11, head_dim=5, length=8, n_layer=5),
         draw(f"{label} 9", n_head=2, head_dim=81, length=9, n_layer=1),
         draw(f"{label} 10", n_head=6, head_dim=64, length=10, n_layer=1, batch=2),
     ]
@@ -73,6 +73,17 @@ def first_output(exam: Exam, part: Part, answer: Answer, *, any_shape: bool = Fa
             failed(f"{part.class_name}.forward returns shape {mine} here; expected {wanted}.", "Follow the shapes.")
         )
     return output
+
+
+def answered(exam: Exam, part: Part, trial: int, answer: Answer | Outcome) -> Tensor | None:
+    """Return the first output of a trial; None when it raises at a size for which another check took points already."""
+    try:
+        return first_output(exam, part, must(answer))
+    except Stopped:
+        sizes = exam.verdicts.get(f"{part.name}.sizes", exam.verdicts.get(f"{part.name}.lengths"))
+        if trial == 0 or sizes is Verdict.PASSED:
+            raise
+        return None
 
 
 def random_output(exam: Exam, specimen: Specimen, call: Call, answer: Answer, output: Tensor) -> Outcome | None:

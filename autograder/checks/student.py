@@ -184,7 +184,9 @@ class Student:
         model = replace(read_model(data), config=config)
         if model.replaced:
             names = ", ".join(model.replaced)
-            _keep(self.notices, f"{part.class_name} hides nn.Module's own {names}: training scripts call that by name.")
+            _keep(
+                self.notices, f"{part.class_name} has its own {names}: training scripts call nn.Module's by that name."
+            )
         if model.claimed is not None and model.claimed != model.total:
             self.accuse(f"{part.class_name}.parameters() claims tensors that the model does not have.")
         return model

@@ -50,7 +50,10 @@ def the_whole_model_is_right(exam: Exam, part: Part) -> Outcome:
     for sizes in deep_sizes(exam):
         specimen = whole_model(exam, part, sizes)
         if specimen is None:
-            return passed("Its tensors go by other names: its numbers were compared part by part.")
+            return failed(
+                f"The whole model with n_layer = {sizes.config['n_layer']} has not the tensors of its parts.",
+                "Each block brings its own tensors; GPT adds the tables, ln_f and the head, and no more.",
+            )
         model, weights = specimen
         inputs = {**exam.inputs(part, sizes, "whole"), "targets": draw_targets(exam, sizes, "whole")}
         frozen = [parameter.name for parameter in model.parameters if not parameter.trainable]

@@ -40,14 +40,16 @@ METHODS = (
 )
 
 
-def replaced_methods(model: nn.Module) -> list[str]:
-    """Return which of nn.Module's METHODS the model hides, by a method of its class or by an attribute of its own."""
-    own = set(vars(model))
-    for cls in type.__getattribute__(type(model), "__mro__"):
-        if cls is nn.Module:
-            break
-        own |= set(type.__getattribute__(cls, "__dict__"))
-    return [name for name in METHODS if name in own]
+def replaced_methods(model: nn.Module) -> tuple[list[str], list[str]]:
+    """Return which of nn.Module's METHODS the model replaces, and which of them by what cannot be called."""
+    found: dict[str, object] = {}
+    for cls in reversed(type.__getattribute__(type(model), "__mro__")):
+        found |= type.__getattribute__(cls, "__dict__") if not issubclass(nn.Module, cls) else {}
+    found |= vars(model)
+    replaced = [name for name in METHODS if name in found]
+    return replaced, [
+        name for name in replaced if not callable(found[name]) and not hasattr(type(found[name]), "__get__")
+    ]
 
 
 #: How layers, and models that initialise them, draw their weights: in ten million numbers, a tenth of a second.

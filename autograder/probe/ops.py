@@ -207,6 +207,7 @@ class Workbench:
         nn.Module.to(model, dtype=DTYPES[args.get("dtype", "float32")])
         self._models[self._next] = model
         self._next += 1
+        replaced, hidden = replaced_methods(model)
         facts = {
             "handle": self._next - 1,
             "config_origin": origin,
@@ -215,7 +216,8 @@ class Workbench:
             "stand_ins": len(built),
             "misled": sorted({line for line in built if line})[:3],
             "odd": odd[:3],
-            "replaced": replaced_methods(model),
+            "replaced": replaced,
+            "hidden": hidden,
         }
         return {**facts, **describe(model, bool(args.get("look")))}, {}
 
