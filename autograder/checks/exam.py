@@ -9,7 +9,7 @@ never asked what is right.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -72,6 +72,17 @@ class Exam:
         self.verdicts: dict[str, Verdict] = {}  # of the checks that were run before
         self.default_model: Model | None = None  # the whole model at the course's size, once it was built
         self.warnings: list[str] = []  # what costs nothing, but should be told
+        self.others: Callable[[], Exam] | None = None  # waits for the exam of the other parts, where that runs beside
+
+    def join(self) -> None:
+        """Wait for the checks that run beside these, and take over what they saw. To be called before that is used."""
+        if self.others is not None:
+            wait, self.others = self.others, None
+            other = wait()
+            other.student.close()
+            self.verdicts = other.verdicts | self.verdicts
+            self.warnings = [*other.warnings, *self.warnings]
+            self.student.take_over(other.student)
 
     # -- building -----------------------------------------------------------------------------------------------------
 

@@ -127,6 +127,16 @@ class Student:
         """Return what the import showed of a part's class."""
         return self.facts.get(part.class_name, Facts())
 
+    def take_over(self, other: Student) -> None:
+        """Add what was seen of the same submission in another child; what that saw comes first."""
+        for mine, theirs in (
+            (self.tampering, other.tampering),
+            (self.side_effects, other.side_effects),
+            (self.notices, other.notices),
+        ):
+            mine[:] = dict.fromkeys([*theirs, *mine])
+        self.output_bytes = max(self.output_bytes, other.output_bytes)
+
     def accuse(self, sentence: str) -> None:
         """Note something that cannot be a mistake."""
         _keep(self.tampering, sentence)

@@ -32,6 +32,7 @@ DEEP_GRADIENT_TOLERANCE = 5e-3
 @check("gpt.whole", needs=["values", "parameters", "layers", "builds"])
 def the_whole_model_is_right(exam: Exam, part: Part) -> Outcome:
     """Put together from its own parts it is right: numbers, size, and its weights carried over."""
+    exam.join()
     wrong = [
         name
         for name, verdict in exam.verdicts.items()
@@ -47,44 +48,58 @@ def the_whole_model_is_right(exam: Exam, part: Part) -> Outcome:
             f"The whole model has {model.total:,} parameters; {expected:,} are expected.",
             "Each block has an attention, an MLP and norms of its own: nothing is shared but the tied table.",
         )
-    for sizes in deep_sizes(exam):
-        specimen = whole_model(exam, part, sizes)
-        if specimen is None:
-            return failed(
-                f"The whole model with n_layer = {sizes.config['n_layer']} has not the tensors of its parts.",
-                "Each block brings its own tensors; GPT adds the tables, ln_f and the head, and no more.",
-            )
-        model, weights = specimen
-        inputs = {**exam.inputs(part, sizes, "whole"), "targets": draw_targets(exam, sizes, "whole")}
-        frozen = [parameter.name for parameter in model.parameters if not parameter.trainable]
-        if frozen:
-            return failed(
-                f"In the whole model {frozen[0]} is frozen (requires_grad is False): it would never be trained.",
-                "GPT leaves the parameters of its blocks alone.",
-            )
-        right = exam.reference.evaluate(part, sizes.config, weights, inputs, stand_ins=False, loss=True)
-        answer = exam.train_call(part, model, inputs)
-        logits, loss = first_output(exam, part, answer), answer.second
-        wanted, wanted_loss = right.outputs
-        if wanted is None or not compare(logits, wanted, DEEP_TOLERANCE).ok:
-            return failed(
-                f"Every part is right, but put together they are not (n_layer = {sizes.config['n_layer']}).",
-                "Look at what a part hands to the next: config, sharing, order.",
-            )
-        if not isinstance(loss, Tensor) or wanted_loss is None or abs(float(loss) - float(wanted_loss)) > 1e-3:
-            return failed("Put together, the loss is not right.", "Look at the size of batch and vocabulary.")
-        problem = _wrong_in_training(exam, part, model, inputs, right)
-        if problem is not None:
-            return problem
-        other = exam.student.build(part, sizes.config, stand_ins="none", interface=exam.approach(part).interface)
-        exam.student.carry_over(part, model, other)
-        again = first_output(exam, part, exam.train_call(part, other, inputs))
-        if not compare(again, wanted, DEEP_TOLERANCE).ok:
-            return failed(
-                "state_dict() of one model, loaded into another, does not give the same logits.",
-                "Leave state_dict and load_state_dict as nn.Module has them.",
-            )
-    return passed()
+    deep, small = deep_sizes(exam)
+    return _wrong_together(exam, part, deep) or _wrong_copy(exam, part, small) or passed()
+
+
+def _wrong_together(exam: Exam, part: Part, sizes: Sizes) -> Outcome | None:
+    """Compare logits, loss and gradients of the whole model, in both modes, with those of the reference."""
+    specimen = whole_model(exam, part, sizes)
+    if specimen is None:
+        return failed(
+            f"The whole model with n_layer = {sizes.config['n_layer']} has not the tensors of its parts.",
+            "Each block brings its own tensors; GPT adds the tables, ln_f and the head, and no more.",
+        )
+    model, weights = specimen
+    frozen = [parameter.name for parameter in model.parameters if not parameter.trainable]
+    if frozen:
+        return failed(
+            f"In the whole model {frozen[0]} is frozen (requires_grad is False): it would never be trained.",
+            "GPT leaves the parameters of its blocks alone.",
+        )
+    inputs = {**exam.inputs(part, sizes, "whole"), "targets": draw_targets(exam, sizes, "whole")}
+    right = exam.reference.evaluate(part, sizes.config, weights, inputs, stand_ins=False, loss=True)
+    answer = exam.train_call(part, model, inputs)
+    logits, loss = first_output(exam, part, answer), answer.second
+    wanted, wanted_loss = right.outputs
+    if wanted is None or not compare(logits, wanted, DEEP_TOLERANCE).ok:
+        return failed(
+            f"Every part is right, but put together they are not (n_layer = {sizes.config['n_layer']}).",
+            "Look at what a part hands to the next: config, sharing, order.",
+        )
+    if not isinstance(loss, Tensor) or wanted_loss is None or abs(float(loss) - float(wanted_loss)) > 1e-3:
+        return failed("Put together, the loss is not right.", "Look at the size of batch and vocabulary.")
+    return _wrong_in_training(exam, part, model, inputs, right)
+
+
+def _wrong_copy(exam: Exam, part: Part, sizes: Sizes) -> Outcome | None:
+    """Carry the weights of one model over to another by the student's own methods: it must say the same."""
+    specimen = whole_model(exam, part, sizes)
+    if specimen is None:
+        return failed("The whole model has not the tensors of its parts.", "GPT adds the tables, ln_f and the head.")
+    model, weights = specimen
+    inputs = exam.inputs(part, sizes, "copy")
+    right = exam.reference.evaluate(part, sizes.config, weights, inputs, stand_ins=False)
+    wanted = right.outputs[0]
+    other = exam.student.build(part, sizes.config, stand_ins="none", interface=exam.approach(part).interface)
+    exam.student.carry_over(part, model, other)
+    again = first_output(exam, part, exam.student.call(part, other, inputs))
+    if wanted is None or not compare(again, wanted, DEEP_TOLERANCE).ok:
+        return failed(
+            "state_dict() of one model, loaded into another, does not give the same logits.",
+            "Leave state_dict and load_state_dict as nn.Module has them.",
+        )
+    return None
 
 
 def _wrong_in_training(
@@ -123,7 +138,7 @@ def deep_sizes(exam: Exam) -> list[Sizes]:
     """Return sizes beyond those of the parts' checks: many blocks, many rows, a large vocabulary."""
     draw = exam.draws.sizes
     return [
-        draw("deep", n_layer=14, n_head=2, head_dim=4, vocab_size=300, batch=17, length=5),
+        draw("deep", n_layer=14, n_head=2, head_dim=4, vocab_size=300, batch=6, length=5),
         draw("assembled", n_layer=2),
     ]
 
