@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from autograder import __version__
-from autograder.cli import instructor, records, student
+from autograder.cli import corpus, instructor, records, student, training, writing
 
 _EPILOG = """\b
 Examples:
@@ -16,6 +16,8 @@ Examples:
   workshop grade submissions      grade a folder, one student each
   workshop regrade submissions    grade again, and see what changed and why
   workshop history ada            all results of one student
+  workshop train --path exercises train the GPT that you wrote
+  workshop generate runs/cpu      write with it
 
 \b
 `workshop check --help` and `workshop grade --help` show more."""
@@ -32,6 +34,9 @@ app.command("check", epilog=student.EPILOG)(student.check)
 app.command("grade", epilog=instructor.EPILOG)(instructor.grade)
 app.command("regrade", epilog=instructor.REGRADE_EPILOG)(instructor.regrade)
 app.command("history", epilog=records.HISTORY_EPILOG)(records.history)
+app.command("data", epilog=corpus.EPILOG)(corpus.data)
+app.command("train", epilog=training.EPILOG)(training.train)
+app.command("generate", epilog=writing.EPILOG)(writing.generate)
 
 
 def _version(wanted: bool) -> None:
