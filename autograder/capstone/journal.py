@@ -22,7 +22,9 @@ class Journal:
         kept = [json.dumps(record) + "\n" for record in read_metrics(self.path) if record["step"] <= step]
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self.path.write_text("".join(kept), encoding="ascii")
+            beside = self.path.with_suffix(".part")  # a kill must not cost the records of the steps before
+            beside.write_text("".join(kept), encoding="ascii")
+            beside.replace(self.path)
         except OSError as error:
             raise disk_trouble(str(self.path), error) from error
 

@@ -67,7 +67,14 @@ class Learner:
         """Return a new model with GPT-2's initial weights, drawn from `seed`. Raises CapstoneError when it crashes."""
         torch.manual_seed(seed)
         try:
-            model = self.model_class(self.config_class(**config))
+            chosen = self.config_class(**config)
+        except Exception as error:
+            fields = ", ".join(config)
+            raise CapstoneError(
+                f"GPTConfig does not take {fields}: finish GPTConfig first: workshop check config"
+            ) from error
+        try:
+            model = self.model_class(chosen)
         except Exception as error:
             raise broken(describe_exception(error, str(self.folder), "build"), "Building GPT") from error
         if not isinstance(model, nn.Module):

@@ -63,8 +63,7 @@ def unsynchronised(model: nn.Module, last: bool) -> contextlib.AbstractContextMa
 @contextlib.contextmanager
 def joined() -> Iterator[Processes]:
     """Join the processes that torchrun started, by nccl on GPUs and gloo elsewhere; alone without torchrun."""
-    count = int(os.environ.get("WORLD_SIZE", "1"))
-    if count == 1:
+    if "WORLD_SIZE" not in os.environ:
         yield Processes()
         return
     from torch import distributed
@@ -74,7 +73,7 @@ def joined() -> Iterator[Processes]:
         torch.cuda.set_device(local_rank)
     distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
     try:
-        yield Processes(distributed.get_rank(), count, local_rank)
+        yield Processes(distributed.get_rank(), distributed.get_world_size(), local_rank)
     finally:
         distributed.destroy_process_group()
 
