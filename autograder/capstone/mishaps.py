@@ -32,7 +32,12 @@ def in_words(settings: Settings, folder: Path, doing: str) -> Iterator[None]:
                 f"{doing}: torch.compile failed ({str(error).strip().splitlines()[0][:200]}). It needs a C++ compiler, "
                 "and code that it can trace. Leave out --compile."
             ) from error
-        raise broken(describe_exception(error, str(folder), "forward"), doing) from error
+        fault = describe_exception(error, str(folder), "forward")
+        if not fault.file and not fault.not_implemented:
+            raise CapstoneError(
+                f"{doing} raised {fault.type}: {fault.message}. It does not come from your code: please report this."
+            ) from error
+        raise broken(fault, doing) from error
 
 
 def out_of_memory(error: BaseException) -> bool:

@@ -124,18 +124,24 @@ def _train(order: Order, processes: Any, screen: Screen, asked: Callable[[], boo
         outcome = prepared.trainer.run(watcher if processes.first else None, asked)
     if processes.first:
         if outcome.reason == "interrupted":
-            screen.print(f"Interrupted at step {outcome.step}; it is kept. Go on with --resume --out {order.out}")
+            screen.print(
+                f"Interrupted at step {outcome.step}; it is kept. Go on with --resume --out {order.out}", soft_wrap=True
+            )
             return INTERRUPTED
         ended = "Stopped early: validation got no better." if outcome.reason == "stopped early" else "Finished."
         screen.print(
             f"{ended} Best validation loss {outcome.best_loss:.4f} nats per character at step {outcome.best_step}; "
-            f"{outcome.seconds:.0f} s."
+            f"{outcome.seconds:.0f} s.",
+            soft_wrap=True,
         )
         try:
-            screen.print(f"Loss curve: {draw_curve(order.out, f'{order.out.name}: best {outcome.best_loss:.3f}')}")
+            screen.print(
+                f"Loss curve: {draw_curve(order.out, f'{order.out.name}: best {outcome.best_loss:.3f}')}",
+                soft_wrap=True,
+            )
         except CapstoneError as trouble:
-            screen.print(str(trouble))
-        screen.print(f"Write with it: workshop generate {order.out} --prompt 'ROMEO:'")
+            screen.print(str(trouble), soft_wrap=True)
+        screen.print(f"Write with it: workshop generate {order.out} --prompt 'ROMEO:'", soft_wrap=True)
     return INTERRUPTED if outcome.reason == "interrupted" else 0
 
 

@@ -56,10 +56,10 @@ class TrainingScreen:
         of = f"/{last.steps}" if last else ""
         seconds = time.perf_counter() - self._started
         better = "  best so far" if is_best else ""
-        self._screen.print(f"step {step}{of}  validation {loss:.4f}{training}  {seconds:.0f} s{better}")
+        self._screen.print(f"step {step}{of}  validation {loss:.4f}{training}  {seconds:.0f} s{better}", soft_wrap=True)
         if self._samples:
             for line in self._sample(model).split("\n"):
-                self._screen.print(f"    {line}")
+                self._screen.print(f"    {line}", soft_wrap=True)
 
     def _sample(self, model: nn.Module) -> str:
         import torch
