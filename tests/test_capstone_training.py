@@ -287,33 +287,35 @@ def test_muon_takes_the_blocks_matrices_and_adamw_the_rest() -> None:
 
 def test_batches_are_windows_and_the_same_windows_shifted_by_one() -> None:
     ids = np.arange(100)
-    make = Batches(ids, 8, 6, seed=5, accumulate=1, rank=0, processes=1)
-    ((idx, targets),) = make(3, torch.device("cpu"))
+    make = Batches(ids, 8, 6, 5, CPU.device)
+    ((idx, targets),) = make(3)
     assert idx.shape == (6, 8) and torch.equal(targets, idx + 1)
-    ((again, _),) = make(3, torch.device("cpu"))
-    ((other, _),) = make(4, torch.device("cpu"))
+    ((again, _),) = make(3)
+    ((other, _),) = make(4)
     assert torch.equal(idx, again) and not torch.equal(idx, other)
 
 
 def test_every_window_of_the_text_can_be_drawn_and_none_beyond_it() -> None:
-    make = Batches(np.arange(11), 8, 200, seed=5, accumulate=1, rank=0, processes=1)
-    ((idx, targets),) = make(0, torch.device("cpu"))
+    make = Batches(np.arange(11), 8, 200, 5, CPU.device)
+    ((idx, targets),) = make(0)
     assert set(idx[:, 0].tolist()) == {0, 1, 2} and int(targets.max()) == 10
 
 
 def test_processes_share_a_batch_without_overlap() -> None:
     def rows(rank: int, processes: int, accumulate: int) -> list[list[int]]:
-        make = Batches(np.arange(1000), 4, 8, seed=5, accumulate=accumulate, rank=rank, processes=processes)
-        return [row for idx, _ in make(7, torch.device("cpu")) for row in idx.tolist()]
+        make = Batches(
+            np.arange(1000), 4, 8, 5, CPU.device, accumulate=accumulate, processes=Processes(rank, processes)
+        )
+        return [row for idx, _ in make(7) for row in idx.tolist()]
 
     assert rows(0, 2, 2) + rows(1, 2, 2) == rows(0, 1, 1)
 
 
 def test_texts_and_batches_that_do_not_fit_are_refused() -> None:
     with pytest.raises(CapstoneError, match="smaller --block-size"):
-        Batches(np.arange(8), 8, 1, seed=1, accumulate=1, rank=0, processes=1)
-    with pytest.raises(CapstoneError, match="does not split into 2 processes"):
-        Batches(np.arange(80), 8, 3, seed=1, accumulate=1, rank=0, processes=2)
+        Batches(np.arange(8), 8, 1, 1, CPU.device)
+    with pytest.raises(CapstoneError, match="does not split into 1 parts for each of 2"):
+        Batches(np.arange(80), 8, 3, 1, CPU.device, processes=Processes(0, 2))
     with pytest.raises(CapstoneError, match="take a longer text"):
         Validation(np.arange(1), 8)
 

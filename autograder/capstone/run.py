@@ -143,8 +143,16 @@ def _tried(
     """Prove that the model learns, and return the settings with what was measured: threads and precision."""
     device = choose_device(order.device, processes.local_rank)
     config = settings.config(len(corpus.vocabulary))
-    share = Processes(0, processes.count)
-    batch = next(_batches(settings, corpus, share)(0, device))
+    batches = Batches(
+        corpus.split()[0],
+        settings.block_size,
+        settings.batch_size,
+        settings.seed,
+        device,
+        accumulate=settings.accumulate,
+        processes=Processes(0, processes.count),  # all try the same batch, and find the same
+    )
+    batch = next(batches(0))
     model = learner.build(config, settings.seed).to(device)
     torch.set_num_threads(order.threads or faster_threads(model, batch, device))
     threads = torch.get_num_threads()
@@ -163,18 +171,6 @@ def _tried(
     expected = _minutes(per_step * settings.steps * BESIDES)
     say(f"Forward and backward: {shown}. Training in {precision}{of_threads}; about {expected} here.")
     return dataclasses.replace(settings, precision=precision, threads=threads)
-
-
-def _batches(settings: Settings, corpus: Corpus, processes: Processes) -> Batches:
-    return Batches(
-        corpus.split()[0],
-        settings.block_size,
-        settings.batch_size,
-        settings.seed,
-        accumulate=settings.accumulate,
-        rank=processes.rank,
-        processes=processes.count,
-    )
 
 
 def _learner(order: Order) -> Learner:

@@ -77,9 +77,9 @@ class Trainer:
             settings.block_size,
             settings.batch_size,
             settings.seed,
+            hardware.device,
             accumulate=settings.accumulate,
-            rank=processes.rank,
-            processes=processes.count,
+            processes=processes,
         )
         self._validation = Validation(validation, settings.block_size)
         self.model = learner.build(self._config, settings.seed).to(hardware.device)
@@ -125,7 +125,8 @@ class Trainer:
         settings, first = self.settings, self._processes.first
         clock, since = time.perf_counter(), self._step
         while self._step < settings.steps:
-            if self._processes.agree(should_stop()):
+            asked = self._processes.count == 1 or self._step % RECORD_EVERY == 0  # agreeing takes time
+            if asked and self._processes.agree(should_stop()):
                 self._keep(None)
                 return "interrupted"
             loss = self._train_step()
@@ -154,7 +155,7 @@ class Trainer:
         self._optimizers.zero_grad()
         parts = self.settings.accumulate
         total = torch.zeros((), device=self._hardware.device)
-        for part, (idx, targets) in enumerate(self._batches(self._step, self._hardware.device)):
+        for part, (idx, targets) in enumerate(self._batches(self._step)):
             with unsynchronised(self._wrapped, last=part == parts - 1):
                 with self._hardware.autocast():
                     loss = self._forward(idx, targets)[1] / parts

@@ -33,6 +33,7 @@ def data(
         raise typer.BadParameter("choose one of --file and --url.")
     from autograder.capstone import corpus
     from autograder.capstone.trouble import CapstoneError
+    from autograder.reports.plain import clean
 
     try:
         if file is not None:
@@ -43,7 +44,7 @@ def data(
             made = corpus.from_plays(out)
         corpus.save(made, out)
     except CapstoneError as trouble:
-        typer.echo(f"Error: {trouble}", err=True)
+        typer.echo(f"Error: {clean(trouble)}", err=True)
         raise typer.Exit(NOT_RIGHT) from None
     told = made.provenance
     training, validation = made.split()

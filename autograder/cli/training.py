@@ -70,6 +70,7 @@ def train(
     from autograder.capstone.processes import joined
     from autograder.capstone.run import Order, refuse_device
     from autograder.capstone.trouble import CapstoneError
+    from autograder.reports.plain import clean
 
     changes = {
         "rate": learning_rate,
@@ -102,7 +103,7 @@ def train(
             screen.quiet = not processes.first
             status = _train(order, processes, screen, asked, samples=samples)
     except CapstoneError as trouble:
-        typer.echo(f"Error: {trouble}", err=True)
+        typer.echo(f"Error: {clean(trouble)}", err=True)
         raise typer.Exit(NOT_RIGHT) from None
     except KeyboardInterrupt:
         typer.echo("Interrupted. What was kept last stays: add --resume to go on.", err=True)

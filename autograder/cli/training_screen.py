@@ -65,10 +65,11 @@ class TrainingScreen:
         import torch
 
         from autograder.capstone.sampling import sample
+        from autograder.reports.plain import clean
 
         first = torch.zeros(1, dtype=torch.int64)  # the first character of every vocabulary: mostly a newline
         ids = sample(model, first, SAMPLE, self._block_size, seed=self._seed)
-        return self._vocabulary.decode(ids).strip("\n")
+        return clean(self._vocabulary.decode(ids).strip("\n"), multiline=True)
 
 
 def thousands(progress: Progress) -> str:

@@ -45,12 +45,13 @@ def generate(
 ) -> None:
     """Write text with a model that you trained."""
     from autograder.capstone.trouble import CapstoneError
+    from autograder.reports.plain import clean
 
     number = fresh_seed() if seed is None else seed
     try:
         _write(checkpoint, prompt or "\n", tokens, temperature, top_k, number, path, reference, device)
     except CapstoneError as trouble:
-        typer.echo(f"Error: {trouble}", err=True)
+        typer.echo(f"Error: {clean(trouble)}", err=True)
         raise typer.Exit(NOT_RIGHT) from None
     except KeyboardInterrupt:
         typer.echo("\nInterrupted.", err=True)
@@ -77,6 +78,7 @@ def _write(
     from autograder.capstone.sampling import sample
     from autograder.capstone.shelf import find_checkpoint
     from autograder.capstone.vocabulary import Vocabulary
+    from autograder.reports.plain import clean
 
     found = find_checkpoint(place)
     kept = load(found)
@@ -88,8 +90,8 @@ def _write(
     write_plain(prompt if prompt != "\n" else "")
     block_size = kept.config["block_size"]
     for number in sample(model, ids, tokens, block_size, temperature=temperature, top_k=top_k, seed=seed):
-        write_plain(vocabulary.decode([number]))
-        sys.stdout.flush()
+        character = vocabulary.decode([number])  # of a vocabulary that may hold anything
+        write_plain(clean(character, multiline=True) if sys.stdout.isatty() else character)
     write_plain("\n")
 
 
