@@ -113,6 +113,14 @@ def test_a_missing_corpus_is_built_only_at_its_usual_place(monkeypatch: pytest.M
     assert told.exit_code == 0 and "building nine plays" in told.output
 
 
+def test_the_default_gpt_trains_on_a_cpu() -> None:
+    few = ("--steps", 1, "--batch-size", 1, "--block-size", 64, "--threads", 1, "--device", "cpu")
+    told = workshop("train", "--reference", "--preset", "gpu", *few, *SURE, "--out", "run")
+    assert told.exit_code == 0, told.output
+    config = load(find_checkpoint(Path("run"))).config
+    assert config == {"vocab_size": 65, "block_size": 64, "n_layer": 6, "n_head": 6, "n_embd": 384}
+
+
 # Going on
 
 
@@ -127,7 +135,7 @@ def test_a_killed_run_goes_on_to_the_same_bits() -> None:
 """
     write(Path("mine"), changed("gpt.py", "        _, T = idx.shape\n", hook))
     order = ("autograder", "train", "--path", "mine", *QUICK, *SURE, "--out", "killed")
-    measuring, validation = 8, 2  # 399 characters are validated: 49 whole windows of 8 at once, and one of 7
+    measuring, validation = 4, 2  # 399 characters are validated: 49 whole windows of 8 at once, and one of 7
     killed = shell(*order, DIE_AT_CALL=str(measuring + 3 + validation + 2))  # in the fifth step
     assert killed.returncode in (-signal.SIGKILL, 137), killed.stdout + killed.stderr
     assert Shelf(Path("killed")).steps() == [3]

@@ -363,6 +363,7 @@ def test_the_faster_precision_is_measured(monkeypatch: pytest.MonkeyPatch) -> No
     chosen, times = faster_precision(model, batch, torch.device("cpu"))
     assert set(times) == {"fp32", "bf16"}
     assert chosen == ("bf16" if times["bf16"] * 1.1 < times["fp32"] else "fp32")
+    assert set(faster_precision(model, batch, torch.device("cpu"), "bf16")[1]) == {"bf16"}
     assert all(p.grad is None for p in model.parameters())
     torch.set_num_threads(2)
     assert faster_threads(model, batch, torch.device("cpu")) in (1, 2)

@@ -34,7 +34,8 @@ class Batches:
             )
         if batch_size % (accumulate * processes.count):
             raise CapstoneError(
-                f"batch_size = {batch_size} does not split into {accumulate} parts for each of {processes.count} processes."
+                f"batch_size = {batch_size} does not split into {accumulate} parts for each of "
+                f"{processes.count} processes."
             )
         self._ids = torch.from_numpy(ids).to(device)  # all of it: a GPU need not wait for windows cut on the CPU
         self._offsets = torch.arange(block_size + 1, device=device)

@@ -57,14 +57,15 @@ def choose_device(name: str, local_rank: int = 0) -> torch.device:
 
 
 def faster_precision(
-    model: nn.Module, batch: tuple[Tensor, Tensor], device: torch.device
+    model: nn.Module, batch: tuple[Tensor, Tensor], device: torch.device, asked: str = "auto"
 ) -> tuple[str, dict[str, float]]:
     """Return the faster of fp32 and bf16 for a forward and backward pass, and the seconds that each took.
 
-    Leaves no gradients. A device that cannot do bf16 has no time for it.
+    Where one is `asked` for, it alone is timed. Leaves no gradients. A device that cannot do bf16 has no time for it.
     """
-    times: dict[str, float] = {}
-    times["fp32"] = _seconds_a_step(model, batch, Hardware(device))
+    if asked != "auto":
+        return asked, {asked: _seconds_a_step(model, batch, Hardware(device, asked))}
+    times = {"fp32": _seconds_a_step(model, batch, Hardware(device))}
     with contextlib.suppress(RuntimeError):  # no bf16 kernels on this device
         times["bf16"] = _seconds_a_step(model, batch, Hardware(device, "bf16"))
     won = times.get("bf16", float("inf")) * WORTH_IT < times["fp32"]

@@ -163,9 +163,9 @@ def _tried(
             f"Proof run: {proof.parameters:,} parameters; one small batch from {proof.first_loss:.2f} to "
             f"{proof.last_loss:.2f} in {proof.steps} steps, {proof.seconds:.1f} s: the model learns."
         )
-    chosen, times = faster_precision(model, batch, device)
-    precision = _agreed(chosen, processes) if order.precision == "auto" else order.precision
-    per_step = times.get(precision, times["fp32"]) * settings.accumulate
+    chosen, times = faster_precision(model, batch, device, order.precision)
+    precision = _agreed(chosen, processes)
+    per_step = times.get(precision, times[chosen]) * settings.accumulate
     shown = ", ".join(f"{name} {1000 * seconds:.0f} ms" for name, seconds in times.items())
     of_threads = f" with {_count(threads, 'thread')}" if device.type == "cpu" else ""
     expected = _minutes(per_step * settings.steps * BESIDES)
