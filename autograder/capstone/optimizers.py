@@ -14,8 +14,9 @@ from autograder.capstone.presets import Settings
 #: AdamW's second beta is below its default 0.999: runs of some thousand steps forget old gradients sooner.
 BETAS = (0.9, 0.95)
 MUON_MOMENTUM = 0.9
-#: Newton-Schulz steps. Three lose nothing against five at these sizes, and cost less.
-MUON_STEPS = 3
+#: Newton-Schulz steps. After three the small singular values are still small: the validation loss after 300 steps of a
+#: width of 128 was 2.08, and 2.00 with five, for a tenth more time.
+MUON_STEPS = 5
 
 
 def muon_is_there() -> bool:
