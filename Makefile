@@ -35,8 +35,13 @@ lint: .venv/.installed-dev ## ruff (rules and format) and mypy (strict)
 mutants: .venv/.installed-dev ## grade every known fault and print which check rejects it
 	@$(RUN) -m tests.mutants $(MUTANTS_ARGS)
 
-bench: .venv/.installed ## measure a check, and a class, against `import torch`
+bench: .venv/.installed-bench ## measure a check, a save in `workshop watch`, the sandbox, and a class beside other graders
 	@$(RUN) benchmarks/bench_check.py
+	@$(RUN) benchmarks/bench_watch.py
+	@$(RUN) benchmarks/bench_sandbox.py
+	@$(RUN) benchmarks/bench_class.py
+	@$(RUN) benchmarks/bench_scale.py
+	@$(RUN) benchmarks/bench_cluster.py
 
 clean: ## remove what was built; .venv stays
 	@rm -rf build dist *.egg-info demo-report .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -53,6 +58,11 @@ clean: ## remove what was built; .venv stays
 	@echo "Installing the kit and its development tools into .venv (the first time takes a few minutes)"
 	@$(PIP) --editable '.[dev]'
 	@touch .venv/.installed $@
+
+.venv/.installed-bench: pyproject.toml constraints.txt | .venv/bin/python
+	@echo "Installing what the kit is compared with into .venv (the first time takes a few minutes)"
+	@$(PIP) --editable '.[dev,notebook,cluster]'
+	@touch .venv/.installed .venv/.installed-dev $@
 
 .venv/bin/python:
 	@command -v "$(PYTHON)" > /dev/null || { \

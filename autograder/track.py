@@ -12,6 +12,9 @@ from typing import Any
 
 Shape = tuple[int, ...]
 
+#: `gpt_hints.toml` holds the hints of track `gpt`: it lies beside the tracks, and is none.
+HINTS_SUFFIX = "_hints.toml"
+
 
 @dataclass(frozen=True)
 class Part:
@@ -86,7 +89,8 @@ def load_track(name_or_path: str = "gpt") -> Track:
 def track_names() -> list[str]:
     """Return the names of the tracks that come with the kit."""
     folder = resources.files("autograder") / "tracks"
-    return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
+    files = [entry.name for entry in folder.iterdir() if entry.name.endswith(".toml")]
+    return sorted(name.removesuffix(".toml") for name in files if not name.endswith(HINTS_SUFFIX))
 
 
 def _track(data: dict[str, Any]) -> Track:

@@ -10,44 +10,15 @@ from __future__ import annotations
 
 import argparse
 import os
-import resource
-import shutil
-import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-SOLUTIONS = ROOT / "solutions"
+from measure import SOLUTIONS, Cost, copies, measure, median
+
 IMPORT_TORCH = [sys.executable, "-c", "import torch"]
-CHECK = [sys.executable, "-m", "autograder", "check", "--path", str(SOLUTIONS)]
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What one run of a command took: seconds on the clock, and of all its processes on the CPU."""
-
-    wall: float
-    cpu: float
-
-
-def measure(command: Sequence[str]) -> Cost:
-    """Run `command` from the repository root and return its cost. Raises SystemExit with its output when it fails."""
-    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
-    if done.returncode != 0:
-        raise SystemExit(f"{' '.join(command)} ended with status {done.returncode}:\n{done.stdout}")
-    return Cost(wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-
-
-def median(costs: Sequence[Cost]) -> Cost:
-    """Return the medians of wall and of CPU, each on its own."""
-    return Cost(statistics.median(cost.wall for cost in costs), statistics.median(cost.cpu for cost in costs))
+CHECK = [sys.executable, "-m", "autograder", "check", "--path", str(SOLUTIONS), "--no-progress"]
 
 
 def alternate(rounds: int) -> tuple[Cost, Cost]:
@@ -61,9 +32,7 @@ def alternate(rounds: int) -> tuple[Cost, Cost]:
 def grade_class(size: int) -> Cost:
     """Return the cost of grading a class of `size` copies of the solutions."""
     with tempfile.TemporaryDirectory(prefix="bench-class-") as folder:
-        students = Path(folder) / "students"
-        for number in range(size):
-            shutil.copytree(SOLUTIONS, students / f"student-{number:03d}", ignore=shutil.ignore_patterns("__pycache__"))
+        students = copies(Path(folder) / "students", size)
         out = str(Path(folder) / "grades")
         return measure([sys.executable, "-m", "autograder", "grade", str(students), "--out", out, "--seed", "1"])
 

@@ -12,6 +12,7 @@ import threading
 import types
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from sample_reports import NO_SCALE, report, ungradable
 
@@ -90,9 +91,14 @@ def read_submission(path: Path, track: object, student: str | None = None) -> Su
     return Submission(student or path.name, data.decode().strip(), files)
 
 
-def grade(
-    submission: Submission, track: object, nursery: Nursery, *, seed: int, limits: Limits, parts: object = None
-) -> Report:
+def grade(submission: Submission, track: object, nursery: Nursery, **how: Any) -> Report:
+    """Return a sample report, as of the sandbox that it was given."""
+    apart = nursery.isolation
+    isolation = {"level": "glass" if apart.isolated else "none", "isolated": apart.isolated, "layers": [*apart.layers]}
+    return replace(_graded(submission, nursery, **how), isolation=isolation)
+
+
+def _graded(submission: Submission, nursery: Nursery, *, seed: int, limits: Limits, parts: object = None) -> Report:
     assert nursery.started and not nursery.closed.is_set()
     log.append(f"grade {submission.student} seed {seed} limits {limits.wall_s:g}/{limits.memory_mb} parts {parts}")
     files = submission.files

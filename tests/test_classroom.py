@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
+import weakref
 from pathlib import Path
 
 import fake_grader
 import pytest
 
 from autograder.classroom import failure_report, grade_class, usable_cores
+from autograder.classroom.local import _WAITING, OnResult
 from autograder.track import load_track
 from autograder.verdict import Report, Verdict
 
@@ -31,11 +34,20 @@ def entries(folder: Path, **behaviours: str) -> list[tuple[str, Path]]:
     return fake_grader.find_submissions(fake_grader.submit(folder, **behaviours), TRACK)
 
 
-def run(todo: list[tuple[str, Path]], **options: object) -> list[Report]:
-    return grade_class(todo, TRACK, seed=7, limits=LIMITS, **options)  # type: ignore[arg-type]
+def run(todo: list[tuple[str, Path]], on_result: OnResult | None = None, **options: object) -> list[Report]:
+    """Return the reports in the order of `todo`; `on_result` is called too."""
+    reports: dict[str, Report] = {}
+
+    def keep(report: Report, done: int, total: int) -> None:
+        reports[report.student] = report
+        if on_result is not None:
+            on_result(report, done, total)
+
+    grade_class(todo, TRACK, seed=7, limits=LIMITS, on_result=keep, **options)  # type: ignore[arg-type]
+    return [reports[student] for student, _ in todo]
 
 
-def test_reports_come_in_class_order_for_any_number_of_jobs(tmp_path: Path) -> None:
+def test_the_reports_are_the_same_for_any_number_of_jobs_and_any_order(tmp_path: Path) -> None:
     todo = entries(tmp_path, ada="pass", bo="fail", cy="pass", di="ours", ed="fail")
     alone = run(todo, jobs=1)
     assert [report.student for report in alone] == ["ada", "bo", "cy", "di", "ed"]
@@ -54,6 +66,32 @@ def test_each_report_arrives_as_soon_as_it_is_done(tmp_path: Path) -> None:
     reports = run(todo, jobs=2, on_result=on_result)
     assert seen == [("bo", 1, 2), ("ada", 2, 2)]
     assert [report.student for report in reports] == ["ada", "bo"]
+
+
+def test_memory_does_not_grow_with_the_class(tmp_path: Path) -> None:
+    alive: list[weakref.ref[Report]] = []
+    most = 0
+
+    def on_result(report: Report, done: int, total: int) -> None:
+        nonlocal most
+        alive.append(weakref.ref(report))
+        most = max(most, sum(known() is not None for known in alive))
+
+    todo = entries(tmp_path, **{f"s{number:02}": "fail" for number in range(40)})
+    grade_class(todo, TRACK, seed=7, limits=LIMITS, on_result=on_result, jobs=2)
+    assert len(alive) == 40 and most <= 2
+
+
+def test_workers_wait_for_results_to_be_written(tmp_path: Path) -> None:
+    graded_when_told: list[int] = []
+
+    def on_result(report: Report, done: int, total: int) -> None:
+        if done == 1:
+            time.sleep(0.1)  # they could do all 40 in it
+        graded_when_told.append(sum(line.startswith("grade ") for line in fake_grader.log) - done)
+
+    run(entries(tmp_path, **{f"s{number:02}": "pass" for number in range(40)}), on_result=on_result, jobs=2)
+    assert max(graded_when_told) <= _WAITING + 2 + 2
 
 
 def test_results_are_told_in_the_calling_thread(tmp_path: Path) -> None:

@@ -78,6 +78,36 @@ def test_killed_at_any_moment_and_resumed_the_ledger_is_that_of_an_undisturbed_r
     assert kills >= 6
 
 
+@pytest.mark.slow
+def test_killed_at_fifty_moments_of_a_hundred_submissions_and_resumed_each_time(tmp_path: Path) -> None:
+    kinds = ("pass", "fail", "ours", "forbid", "raise")
+    work = submit(tmp_path / "work", **{f"s{number:03}": kinds[number % 5] for number in range(100)})
+    words = ("grade", work, "--seed", "7", "--jobs", "2", "--out")
+    whole = workshop("fake", 0, *words, tmp_path / "whole")
+    assert whole.returncode == 3, whole.stderr
+    calls_of_one = int(whole.stdout.split()[-1]) // 100
+    dice, right = random.Random(13), ledger_scores(tmp_path / "whole")
+    out, kills, known = tmp_path / "killed0", 0, set[Any]()
+    while kills < 50:
+        # Every fifth at any moment at all; the others among the next few results, so that many fit into one run.
+        results = 0 if kills % 5 == 0 else len(known) + dice.randrange(3)
+        calls = dice.randrange(1, calls_of_one * (100 if kills % 5 == 0 else 2))
+        end = workshop("fake", f"{results}:{calls}", *words, out)
+        before, known = known, ledger_scores(out)
+        assert before <= known <= right, "nothing lost, nothing half, nothing wrong"
+        kills += end.returncode == -9
+        if end.returncode != -9:  # it came to its end first
+            same_end(end, out, tmp_path / "whole")
+            out, known = tmp_path / f"killed{kills}", set[Any]()
+    same_end(workshop("fake", 0, *words, out), out, tmp_path / "whole")
+
+
+def same_end(end: subprocess.CompletedProcess[str], out: Path, whole: Path) -> None:
+    assert end.returncode == 3 and "Traceback" not in end.stderr, end.stderr
+    assert ledger(out) == ledger(whole)
+    assert files(out) == files(whole)
+
+
 def ledger_has_run(folder: Path) -> bool:
     with closing(sqlite3.connect(folder / FILE)) as connection:
         tables = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'runs'").fetchone()[0]

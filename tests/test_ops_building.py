@@ -17,7 +17,7 @@ X = torch.linspace(-1, 1, 2 * 3 * 8).reshape(2, 3, 8)
 def test_the_parameter_table_names_shapes_sharing_and_freezing(open_child: OpenChild) -> None:
     with open_child(changed("block.py", "self.mlp = MLP(config)", "self.mlp = MLP(config).requires_grad_(False)")) as c:
         c.load()
-        rows = {row["name"]: row for row in c.build("GPT")["parameters"]}
+        rows = {row["name"]: row for row in c.build("GPT", look=True)["parameters"]}
     table, head = rows["transformer.wte.weight"], rows["lm_head.weight"]
     assert table["shape"] == [11, 8] and table["group"] == head["group"] and table["storage"] == head["storage"]
     assert rows["transformer.h.0.mlp.c_fc.bias"]["trainable"] is False and table["trainable"] is True
@@ -181,3 +181,15 @@ def test_a_table_without_end_is_refused_and_an_empty_parameter_is_no_error(open_
     with open_child(module(body)) as child:
         built = load_one(child, interface="keywords")
     assert built["too_many"] and built["parameters"] == []
+
+
+def test_a_model_that_is_only_counted_has_its_tensors_and_leaves_torch_as_it_was(open_child: OpenChild) -> None:
+    body = (
+        "def __init__(self):\n    super().__init__()\n    self.p = nn.Parameter(torch.zeros(3, 5).normal_())\n"
+        "def forward(self, x):\n    return x + torch.zeros(2).uniform_(1.0, 2.0)"
+    )
+    with open_child(module(body)) as child:
+        counted = load_one(child, interface="keywords", counted=True)
+        drawn = child.build("MLP", interface="keywords", look=True)
+    assert counted["parameters"][0]["shape"] == [3, 5] and counted["parameters"][0]["zero"] is True
+    assert drawn["parameters"][0]["zero"] is False and drawn["watch"]["tampering"] == []

@@ -64,11 +64,6 @@ SIDE_EFFECTS: dict[str, tuple[str, str, str]] = {
         "deterministic algorithms changed to on",
         "not torch.are_deterministic_algorithms_enabled()",
     ),
-    "matmul precision": (
-        "import torch\ntorch.set_float32_matmul_precision('medium')",
-        "float32 matmul precision changed to medium",
-        "torch.get_float32_matmul_precision() == 'highest'",
-    ),
     "anomaly": (
         "import torch\ntorch.autograd.set_detect_anomaly(True)",
         "anomaly detection changed to on",
@@ -127,6 +122,11 @@ NOTICES: dict[str, tuple[str, str, str]] = {
         "import torch\ntorch.set_num_threads(2)",
         "changes the number of threads",
         "torch.get_num_threads() == 1",
+    ),
+    "matmul precision": (
+        "import torch\ntorch.backends.cuda.matmul.allow_tf32 = True",
+        "changes float32 matmul precision",
+        "torch.get_float32_matmul_precision() == 'highest'",
     ),
     "environment": (
         "import os\nos.environ['OMP_NUM_THREADS'] = '64'\nos.environ['PATH'] = ''\nos.environ['MY_DEVICE'] = 'cpu'",

@@ -119,7 +119,7 @@ def module(body: str, name: str = "MLP") -> dict[str, str]:
 
 def load_one(child: Child, name: str = "MLP", **how: Any) -> dict[str, Any]:
     child.load({name: "model.py"})
-    return child.build(name, **how)
+    return child.build(name, look=True, **how)
 
 
 def forward(body: str) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import torch
 from torch import Tensor
 
@@ -17,28 +19,41 @@ from autograder.checks.exam import Exam, Specimen
 from autograder.checks.outputs import first_output
 from autograder.checks.registry import Outcome, Stopped, check, failed, passed
 from autograder.checks.student import CALL_SEED
-from autograder.oracle.cases import Sizes
+from autograder.oracle.cases import Config, Sizes
 from autograder.track import Part
 from autograder.verdict import Evidence, Verdict
 
 #: Score that every allowed pair gets in the test of the mask. A mask that only subtracts 1e4, or 1e6, lies above it and
 #: lets the future through; -1e9, finfo.min and -inf lie below.
 DEEP_SCORE = 3e7
+#: Widths that their number of heads does not divide, with and without a common factor.
+UNEVEN = ((16, 3), (20, 8), (20, 6))
 
 
 @check("attention.causal", needs=["shapes"])
 def future_tokens_do_not_leak(exam: Exam, part: Part) -> Outcome:
     """No position sees a later one, in train and eval mode, by touch and by gradient."""
+    problems: dict[str, Outcome] = {}
     for trial, train in enumerate((False, True)):
+        mode = "train" if train else "eval"
         sizes = exam.draws.sizes(f"causal {trial}", length=8, block_size=11 + trial)
         specimen = exam.specimen(part, sizes, f"causal {trial}")
-        matrix = _touch(exam, specimen, sizes, train)
-        if matrix is None:
+        touched = _touch(exam, specimen, sizes, train)
+        if touched is None:
             continue  # random outputs move by themselves; the gradient tells
-        mode = "train" if train else "eval"
+        matrix = influence_by_touch(touched.output)
         problem = _leak(matrix, f"Influence of each input position on each output position ({mode} mode)", mode)
         if problem is not None:
-            return problem
+            known = exam.diagnose(specimen, {"x": touched.x}, touched.output)
+            if known and "off by one" not in problem.message:
+                problem = replace(problem, message=f"{problem.message} {known.sentence}", look_at=known.look_at)
+            problems[mode] = problem
+    if len(problems) == 1:
+        ((mode, problem),) = problems.items()
+        other = "train" if mode == "eval" else "eval"
+        return replace(problem, look_at=f"In {other} mode all is well: masking must not depend on self.training.")
+    if problems:
+        return problems["eval"]
     try:
         matrix = _gradient(exam, specimen, sizes)
     except Stopped:
@@ -48,8 +63,16 @@ def future_tokens_do_not_leak(exam: Exam, part: Part) -> Outcome:
     )
 
 
-def _touch(exam: Exam, specimen: Specimen, sizes: Sizes, train: bool) -> Tensor | None:
-    """Change one position at a time and see which outputs move (row 0 is untouched); None when they are random."""
+@dataclass(frozen=True)
+class _Touched:
+    """Inputs of which row i + 1 differs from row 0 at position i alone, and what came out."""
+
+    x: Tensor
+    output: Tensor
+
+
+def _touch(exam: Exam, specimen: Specimen, sizes: Sizes, train: bool) -> _Touched | None:
+    """Change one position at a time (row 0 is untouched); None when the outputs are random."""
     length, width = sizes.length, sizes.config["n_embd"]
     x = exam.draws.normal("causal x", (1, length, width)).repeat(length + 1, 1, 1)
     change = exam.draws.normal("causal change", (length, width))
@@ -61,7 +84,7 @@ def _touch(exam: Exam, specimen: Specimen, sizes: Sizes, train: bool) -> Tensor 
         again = exam.student.call(specimen.part, specimen.model, {"x": x}, train=train, seed=CALL_SEED + 1)
         if not same(first_output(exam, specimen.part, again), output):
             return None
-    return influence_by_touch(output)
+    return _Touched(x, output)
 
 
 def _gradient(exam: Exam, specimen: Specimen, sizes: Sizes) -> Tensor:
@@ -129,7 +152,8 @@ def masked_scores_are_gone(exam: Exam, part: Part) -> Outcome:
     deep["c_attn.weight"][: 2 * width] *= 0.01
     deep["c_attn.bias"] = torch.cat([torch.full((width,), size), torch.full((width,), -size), bias[2 * width :]])
     lowered = exam.refill(specimen, deep)
-    matrix = _touch(exam, lowered, sizes, False)
+    touched = _touch(exam, lowered, sizes, False)
+    matrix = influence_by_touch(touched.output) if touched is not None else None
     if matrix is not None and not bool(torch.isfinite(matrix).all()):
         return failed(
             f"When all scores are near {-DEEP_SCORE:.0e} the output is NaN or infinite.",
@@ -154,15 +178,28 @@ def uneven_heads_are_refused(exam: Exam, part: Part) -> Outcome:
     """n_embd that n_head does not divide is refused with AssertionError or ValueError."""
     if "__init__" in exam.student.facts_of(part).unwritten:
         return Outcome(Verdict.NOT_ATTEMPTED, f"{part.class_name}.__init__ is not written yet.")
-    uneven = {**exam.draws.sizes("uneven", n_head=3, head_dim=4, length=7).config, "n_embd": 16, "n_head": 3}
+    base = exam.draws.sizes("uneven", n_head=3, head_dim=4, length=7).config
+    for width, heads in UNEVEN:
+        problem = _accepted(exam, part, {**base, "n_embd": width, "n_head": heads})
+        if problem is not None:
+            return problem
+    return passed()
+
+
+def _accepted(exam: Exam, part: Part, uneven: Config) -> Outcome | None:
+    width, heads = uneven["n_embd"], uneven["n_head"]
     result = exam.student.try_build(part, uneven, interface=exam.approach(part).interface)
     hint = "In __init__: assert config.n_embd % config.n_head == 0, so that a bad config fails early."
     if not isinstance(result, Outcome):
         if result.config_origin == "refused":
-            return passed("The config itself refuses it.")
-        return failed("n_embd = 16 with n_head = 3 is accepted, though 16 is not divisible by 3.", hint)
+            return None  # the config itself refuses it
+        return failed(
+            f"n_embd = {width} with n_head = {heads} is accepted, though {width} is not divisible by {heads}.", hint
+        )
     if any(f"raises {kind}" in result.message for kind in ("AssertionError", "ValueError")):
-        return passed()
+        return None
     return failed(
-        f"n_embd = 16 with n_head = 3: {result.message} Expected AssertionError or ValueError.", hint, result.evidence
+        f"n_embd = {width} with n_head = {heads}: {result.message} Expected AssertionError or ValueError.",
+        hint,
+        result.evidence,
     )

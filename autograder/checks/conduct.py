@@ -11,10 +11,10 @@ from autograder.checks.evidence import (
     same,
 )
 from autograder.checks.exam import Exam
-from autograder.checks.outputs import first_output, unchanged
+from autograder.checks.outputs import draw_targets, first_output, unchanged
 from autograder.checks.registry import Outcome, Stopped, check, failed, passed
-from autograder.checks.replies import Answer, Model
-from autograder.checks.student import CALL_SEED
+from autograder.checks.replies import Answer
+from autograder.checks.student import CALL_SEED, Call, must
 from autograder.oracle.cases import Sizes
 from autograder.track import Part
 from autograder.verdict import Verdict
@@ -27,11 +27,14 @@ def training_changes_nothing(exam: Exam, part: Part) -> Outcome:
     """train() and eval() give the same numbers, and no randomness."""
     sizes = exam.draws.sizes(f"{part.name} train")
     inputs = exam.inputs(part, sizes, f"{part.name} train")
-    still = first_output(exam, part, exam.student.call(part, exam.build(part, sizes), inputs))
-    model = exam.build(part, sizes)
+    _, (alone,) = exam.fresh(part, sizes, [Call(inputs)])
+    still = first_output(exam, part, must(alone))
+    model, given = exam.fresh(
+        part, sizes, [Call(inputs, train=train, seed=seed) for train in (False, True) for seed in (1, 2)]
+    )
     for train in (False, True):
         mode = "train" if train else "eval"
-        answers = [exam.student.call(part, model, inputs, train=train, seed=seed) for seed in (1, 2)]
+        answers = [must(answer) for answer in given[2 * train : 2 * train + 2]]
         if answers[0].random:  # what is random may come out the same twice: a coin needs more throws
             answers += [exam.student.call(part, model, inputs, train=train, seed=seed) for seed in range(3, 11)]
         first, *others = [first_output(exam, part, answer) for answer in answers]
@@ -57,28 +60,32 @@ def training_changes_nothing(exam: Exam, part: Part) -> Outcome:
 def a_call_leaves_no_trace(exam: Exam, part: Part) -> Outcome:
     """A call changes neither its input nor the model, and remembers nothing."""
     sizes = exam.draws.sizes(f"{part.name} pure")
-    model = exam.build(part, sizes)
+    inputs = exam.inputs(part, sizes, f"{part.name} pure")
+    third = exam.inputs(part, sizes, f"{part.name} pure, third")
+    calls = [
+        Call(inputs, observe=True),
+        Call(inputs, grad=True),
+        Call(third, observe=True),
+        Call(inputs, seed=CALL_SEED + 1),
+    ]
+    model, (alone, recorded, second, reseeded) = exam.fresh(part, sizes, calls)
     if model.reseeded:
         return failed(
             f"{part.class_name}.__init__ resets the global random seed.",
             "Two models would start equal, and the caller's seed is lost: leave torch.manual_seed to the script.",
         )
-    inputs = exam.inputs(part, sizes, f"{part.name} pure")
-    first = exam.student.call(part, model, inputs, observe=True)
+    first = must(alone)
     problem = _traces(part, first, inputs, "forward") or _remembers(exam, part, sizes, inputs)
     if problem is not None:
         return problem
     output = first_output(exam, part, first)
-    try:
-        recorded = exam.student.call(part, model, inputs, grad=True)
-    except Stopped:
-        recorded = exam.student.call(part, model, inputs)  # the check of gradients tells why it only runs without them
-    if recorded.grad_mode_changed:
+    # Where it runs without gradients only, the check of gradients tells why.
+    if isinstance(recorded, Answer) and recorded.grad_mode_changed:
         return failed("forward leaves gradients switched off.", "Leave torch.set_grad_enabled to the caller.")
-    second = exam.student.call(part, model, exam.inputs(part, sizes, f"{part.name} pure, third"), observe=True)
-    if second.kept is not None and not same(second.kept, output):
+    kept = must(second).kept
+    if kept is not None and not same(kept, output):
         return failed("A second call changes the result of the first.", "Return a new tensor, not a buffer used again.")
-    reseeded = exam.student.call(part, model, inputs, seed=CALL_SEED + 1)
+    reseeded = must(reseeded)
     if reseeded.random and same(first_output(exam, part, reseeded), output):
         return failed(
             "forward changes the global random state.",
@@ -98,31 +105,32 @@ def _remembers(exam: Exam, part: Part, sizes: Sizes, inputs: dict[str, Tensor]) 
     fewer = {name: value[: sizes.batch - 1].contiguous() for name, value in inputs.items()}
     other = exam.inputs(part, sizes, f"{part.name} pure, other")
     last = {name: torch.cat([value[:-1], other[name][-1:]]) for name, value in inputs.items()}
-    trials = (short, inputs, other, last, fewer)
+    start = {name: value[:, :1].contiguous() for name, value in inputs.items()}
+    step = {name: value[:, 1:2].contiguous() for name, value in inputs.items()}
+    trials = (short, inputs, other, last, fewer, start, step)
+    purpose = f"{part.name} pure"  # weights large enough for a small memory to show
     alone = []
     for trial in trials:
-        fresh = exam.specimen(part, sizes, f"{part.name} pure").model
-        alone.append(_answer_or_fault(exam, part, fresh, trial, False))
-        exam.student.forget(fresh)
+        _, (answer,) = exam.trial(part, sizes, purpose, [Call(trial)], keep=False)
+        alone.append(_output_or_fault(exam, part, answer))
     # Where training differs from eval, that is told by its own check, and a fresh answer of eval is no measure for it.
     both = exam.verdicts.get(f"{part.name}.train_mode") is Verdict.PASSED
     for train in (False, True) if both else (False,):
-        model = exam.specimen(part, sizes, f"{part.name} pure").model  # weights large enough for a small memory to show
-        for trial, right in zip(trials, alone, strict=True):
-            again = _answer_or_fault(exam, part, model, trial, train)
+        _, answers = exam.trial(part, sizes, purpose, [Call(trial, train=train) for trial in trials], keep=False)
+        for answer, right in zip(answers, alone, strict=True):
+            again = _output_or_fault(exam, part, answer)
             if isinstance(right, Tensor) and not (isinstance(again, Tensor) and same(again, right, 1e-5)):
                 what = "gives another answer" if isinstance(again, Tensor) else "fails"
                 return failed(
                     f"A second call {what} where a fresh model is right: something is remembered between calls.",
                     "Keep no state on self: no masks that may not fit the next call, no keys, values or outputs.",
                 )
-        exam.student.forget(model)
     return None
 
 
-def _answer_or_fault(exam: Exam, part: Part, model: Model, inputs: dict[str, Tensor], train: bool) -> Tensor | Outcome:
+def _output_or_fault(exam: Exam, part: Part, answer: Answer | Outcome) -> Tensor | Outcome:
     try:
-        return first_output(exam, part, exam.student.call(part, model, inputs, train=train))
+        return first_output(exam, part, must(answer))
     except Stopped as stopped:
         return stopped.outcome
 
@@ -153,10 +161,10 @@ def it_follows_dtype_and_device(exam: Exam, part: Part) -> Outcome:
     sizes = exam.draws.sizes(f"{part.name} follows", length=15)  # a length that nothing was cached for before
     inputs = exam.inputs(part, sizes, f"{part.name} follows")
     for dtype in ("float64", "float32"):  # in this order a cache that keeps the first dtype shows
-        model = exam.build(part, sizes, dtype=dtype)
         given = {n: v.double() if dtype == "float64" and v.is_floating_point() else v for n, v in inputs.items()}
         try:
-            answer = exam.student.call(part, model, given)
+            _, (outcome,) = exam.fresh(part, sizes, [Call(given)], dtype=dtype)
+            answer = must(outcome)
         except Stopped as stopped:
             problem = stopped.outcome
             return Outcome(
@@ -171,13 +179,17 @@ def it_follows_dtype_and_device(exam: Exam, part: Part) -> Outcome:
                 f"Given {dtype}, it returns {returned}.",
                 "Return the dtype that came in: no .double(), .float() or .half() on the result.",
             )
-    model = exam.build(part, sizes)
-    try:
-        answer = exam.student.call(part, model, inputs, moved=True)
-    except Stopped:  # it runs where the tensors are; that a pretended device confuses it is no fault
+    calls = [Call(inputs, moved=True), Call(inputs, moved=True, train=True)]
+    if "idx" in inputs:
+        given = {**inputs, "targets": draw_targets(exam, sizes, f"{part.name} follows")}
+        calls.append(Call(given, keywords=["targets"], moved=True, train=True))
+    _, outcomes = exam.fresh(part, sizes, calls)
+    seen = [outcome for outcome in outcomes if isinstance(outcome, Answer)]
+    for answer in seen:
+        if answer.device_faults:
+            return _left_behind(answer.device_faults[0])
+    if len(seen) < len(calls):  # it runs where the tensors are; that a pretended device confuses it is no fault
         return passed("Whether it follows its device could not be seen: it asks the device for more than its name.")
-    if answer.device_faults:
-        return _left_behind(answer.device_faults[0])
     return passed()
 
 

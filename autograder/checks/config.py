@@ -10,9 +10,19 @@ from autograder.track import Part
 from autograder.verdict import Verdict
 
 #: A large model's configuration: nothing is capped.
-LARGE = {"vocab_size": 50257, "block_size": 2048, "n_layer": 48, "n_head": 25, "n_embd": 1600}
-#: Each field by itself, in values that fit the other defaults.
-ALONE = {"vocab_size": 101, "block_size": 64, "n_layer": 2, "n_head": 3, "n_embd": 96}
+LARGE = {"vocab_size": 128256, "block_size": 2048, "n_layer": 48, "n_head": 25, "n_embd": 1600}
+#: Each field by itself, in values that fit the other defaults: small ones, one of each, a padded vocabulary.
+ALONE = (
+    ("vocab_size", 101),
+    ("vocab_size", 50304),
+    ("block_size", 64),
+    ("n_layer", 2),
+    ("n_layer", 1),
+    ("n_head", 3),
+    ("n_head", 1),
+    ("n_embd", 96),
+    ("n_embd", 6 * 7),
+)
 
 
 @check("config.defaults")
@@ -63,7 +73,7 @@ def config_takes_keywords(exam: Exam, part: Part) -> Outcome:
     known = [field for field in sizes if unbuildable is not None or field in before]
     full = {field: exam.track.config[field] for field in known}
     trials = [{field: sizes[field] for field in known}, {**full, **{f: v for f, v in LARGE.items() if f in known}}]
-    for field, value in ALONE.items():
+    for field, value in ALONE:
         if field in known:
             trials += [{**full, field: value}] + ([{field: value}] if unbuildable is None else [])
     for values in trials:

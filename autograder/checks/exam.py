@@ -9,7 +9,7 @@ never asked what is right.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from autograder.checks.evidence import compare
 from autograder.checks.names import Names, candidates, exact
 from autograder.checks.registry import Outcome, Stopped, failed
 from autograder.checks.replies import Answer, Model
-from autograder.checks.student import StandIns, Student
+from autograder.checks.student import Call, StandIns, Student, must
 from autograder.oracle.cases import Config, Draws, Sizes, full_shapes, own_and_standin_shapes
 from autograder.oracle.misconceptions import recognise
 from autograder.oracle.reference import Expected, Reference
@@ -68,6 +68,7 @@ class Exam:
         self.student, self.reference, self.draws = student, reference, draws
         self.track = student.track
         self._approaches: dict[str, Approach] = {}
+        self._slow: set[str] = set()  # parts whose weights have to be fitted to the model before they go in
         self.verdicts: dict[str, Verdict] = {}  # of the checks that were run before
         self.default_model: Model | None = None  # the whole model at the course's size, once it was built
         self.warnings: list[str] = []  # what costs nothing, but should be told
@@ -80,10 +81,12 @@ class Exam:
             self._approaches[part.name] = self._find_approach(part)
         return self._approaches[part.name]
 
-    def build(self, part: Part, sizes: Sizes, *, dtype: str = "float32") -> Model:
-        """Build a student's model in the way that was found for the part."""
+    def build(self, part: Part, sizes: Sizes, *, dtype: str = "float32", look: bool = False) -> Model:
+        """Build a student's model in the way that was found for the part; `look` at the values of its parameters."""
         how = self.approach(part)
-        return self.student.build(part, sizes.config, stand_ins=how.stand_ins, interface=how.interface, dtype=dtype)
+        return self.student.build(
+            part, sizes.config, stand_ins=how.stand_ins, interface=how.interface, dtype=dtype, look=look
+        )
 
     def specimen(
         self, part: Part, sizes: Sizes, purpose: str, *, scale: float = 1.0, dtype: str = "float32"
@@ -91,6 +94,42 @@ class Exam:
         """Build a model and put hidden weights in it."""
         model = self.build(part, sizes, dtype=dtype)
         return self._fill(part, sizes, model, purpose, scale)
+
+    def trial(
+        self,
+        part: Part,
+        sizes: Sizes,
+        purpose: str,
+        calls: Sequence[Call],
+        *,
+        scale: float = 1.0,
+        keep: bool = True,
+    ) -> tuple[Specimen, list[Answer | Outcome]]:
+        """Build a model, put hidden weights in it and call it, in one request where its names allow that."""
+        how = self.approach(part)
+        if part.name not in self._slow and not how.renamed:
+            shapes = self.shapes(part, sizes.config)
+            weights = self._drawn(shapes, purpose, scale)
+            model, answers = self.student.trial(
+                part, sizes.config, weights, calls, stand_ins=how.stand_ins, interface=how.interface, keep=keep
+            )
+            names = exact(model, shapes)
+            specimen = Specimen(part, sizes, model, names, shapes, weights)
+            if self._as_contracted(specimen):
+                return specimen, answers
+            self._slow.add(part.name)
+        specimen = self.specimen(part, sizes, purpose, scale=scale)
+        answers = [self.student.attempt(part, specimen.model, call) for call in calls]
+        return specimen, [_in_contract_names(specimen, answer) for answer in answers]
+
+    def fresh(
+        self, part: Part, sizes: Sizes, calls: Sequence[Call], *, dtype: str = "float32"
+    ) -> tuple[Model, list[Answer | Outcome]]:
+        """Build a model and call it with the weights that it starts from."""
+        how = self.approach(part)
+        return self.student.trial(
+            part, sizes.config, {}, calls, stand_ins=how.stand_ins, interface=how.interface, dtype=dtype
+        )
 
     def refill(self, specimen: Specimen, weights: Mapping[str, Tensor]) -> Specimen:
         """Put other weights (contract names) into a specimen's model."""
@@ -121,21 +160,21 @@ class Exam:
     def ask(self, specimen: Specimen, inputs: Mapping[str, Tensor], **how: Any) -> Answer:
         """Call the student's model; gradients come back under the contract's names (inputs as `input.x`)."""
         answer = self.student.call(specimen.part, specimen.model, inputs, **how)
-        if answer.gradients:
-            mine = {name: value for name, value in answer.gradients.items() if name.startswith("input.")}
-            answer.gradients = mine | specimen.names.to_contract(answer.gradients, specimen.shapes)
+        _in_contract_names(specimen, answer)
         return answer
 
     def train_call(self, part: Part, model: Model, inputs: Mapping[str, Tensor], **how: Any) -> Answer:
         """Call the model with idx and targets, by the name `targets` or, where that is unknown, by position."""
-        try:
-            return self.student.call(part, model, inputs, keywords=["targets"], **how)
-        except Stopped as stopped:
-            if "unexpected keyword argument 'targets'" not in stopped.outcome.message:
-                raise
-        answer = self.student.call(part, model, inputs, **how)
+        call = Call(inputs, keywords=["targets"], **how)
+        return self.by_position(part, model, call, self.student.attempt(part, model, call))
+
+    def by_position(self, part: Part, model: Model, call: Call, answer: Answer | Outcome) -> Answer:
+        """Return the answer to a call with targets; ask by position where the name was not known."""
+        if not isinstance(answer, Outcome) or "unexpected keyword argument 'targets'" not in answer.message:
+            return must(answer)
+        again = must(self.student.attempt(part, model, replace(call, keywords=())))
         self.warnings.append("forward's second argument should be called targets.")
-        return answer
+        return again
 
     def expect(
         self, specimen: Specimen, inputs: Mapping[str, Tensor], *, cotangent: Tensor | None = None, loss: bool = False
@@ -247,15 +286,29 @@ class Exam:
 
     def _loaded(self, part: Part, sizes: Sizes, model: Model, names: Names, purpose: str, scale: float) -> Specimen:
         shapes = self.shapes(part, sizes.config)
-        drawn = self.draws.weights(purpose, shapes, scale)
-        if HEAD in drawn and TABLE in drawn:
-            drawn[TABLE] = drawn[HEAD]  # tied: one matrix read both ways
+        drawn = self._drawn(shapes, purpose, scale)
         weights = {
             name: value for name, value in drawn.items() if name in names.covered or self._tied_elsewhere(name, names)
         }
         weights = self._shared(model, names, weights)
         self.student.load_weights(model, names.to_student(weights) | self._neutral(model, names))
         return Specimen(part, sizes, model, names, shapes, weights)
+
+    def _drawn(self, shapes: Mapping[str, Shape], purpose: str, scale: float) -> dict[str, Tensor]:
+        drawn = self.draws.weights(purpose, shapes, scale)
+        if HEAD in drawn and TABLE in drawn:
+            drawn[TABLE] = drawn[HEAD]  # tied: one matrix read both ways
+        return drawn
+
+    def _as_contracted(self, specimen: Specimen) -> bool:
+        """Whether the model's tensors are the contract's, so that hidden weights go in as they were drawn."""
+        model, names, weights = specimen.model, specimen.names, specimen.weights
+        shared = self._shared(model, names, dict(weights))
+        return (
+            names.identical
+            and not self._neutral(model, names)
+            and all(value is weights[name] for name, value in shared.items())
+        )
 
     @staticmethod
     def _shared(model: Model, names: Names, weights: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -280,6 +333,14 @@ class Exam:
             for p in model.parameters
             if p.name not in known and p.name.rsplit(".", 1)[-1] == "bias" and len(p.shape) == 1
         }
+
+
+def _in_contract_names(specimen: Specimen, answer: Answer | Outcome) -> Answer | Outcome:
+    """Put the gradients of an answer under the contract's names."""
+    if isinstance(answer, Answer) and answer.gradients:
+        mine = {name: value for name, value in answer.gradients.items() if name.startswith("input.")}
+        answer.gradients = mine | specimen.names.to_contract(answer.gradients, specimen.shapes)
+    return answer
 
 
 def _unreachable(part: Part) -> tuple[str, str]:

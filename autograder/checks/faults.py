@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import re
 import sys
+from collections.abc import Mapping
 
 from autograder.checks.registry import Outcome
 from autograder.probe.faults import Fault
@@ -12,10 +14,15 @@ from autograder.verdict import Evidence, Verdict
 #: Part of a message (in lower case) -> what to look at: the errors that students meet most.
 ADVICE = (
     (
-        "views and is being modified inplace",
+        "is being modified inplace",
         "Write q = q * scale instead of q *= scale: autograd forbids changing a view of a split.",
     ),
     ("modified by an inplace", "Do not change a tensor in place that the backward pass needs."),
+    ("before module.__init__() call", "Call super().__init__() first in __init__: nn.Module keeps its parts there."),
+    (
+        "expected size for first two dimensions",
+        "The inner sizes of this matrix product do not fit: is transpose(-2, -1) missing, or on other axes?",
+    ),
     ("mat1 and mat2", "The layer's input width does not fit: check the sizes given to nn.Linear."),
     ("truth value", "A tensor of many numbers has no single truth value: write `is not None`."),
     ("boolean value of tensor", "A tensor of many numbers has no single truth value: write `is not None`."),
@@ -33,6 +40,13 @@ ADVICE = (
     ("size of tensor", "Print the shapes on that line and compare them with the contract in the stub."),
 )
 
+#: Words of the errors in which torch names shapes that do not fit.
+SHAPE_ERRORS = ("is invalid for input of size", "The size of tensor a", "Expected size for first two dimensions")
+#: Sizes of axes that are joined, cut or widened.
+JOINED = ("B", "T", "C", "n_head", "head_dim")
+#: Numbers in them that are no sizes: how many values there are, and which axis is meant.
+SET_ASIDE = r"input of size \d+|dimension \d+"
+
 #: Exception -> what to do about a file that does not load for it.
 IMPORT_ADVICE = {
     "EOFError": "Remove input(): nobody sits at the keyboard when the file is graded.",
@@ -44,8 +58,11 @@ IMPORT_ADVICE = {
 }
 
 
-def fault_outcome(fault: Fault, class_name: str = "") -> Outcome:
-    """Return the outcome of an exception in `class_name` (or, without a name, of the file)."""
+def fault_outcome(fault: Fault, class_name: str = "", sizes: Mapping[str, int] | None = None) -> Outcome:
+    """Return the outcome of an exception in `class_name` (or, without a name, of the file).
+
+    `sizes` are those of the call: a number in the message that is none of them was probably written into the code.
+    """
     place = {"build": "__init__", "forward": "forward", "backward": "backward"}.get(fault.stage, fault.stage)
     owner = f"{class_name}.{place}" if class_name else place
     if fault.not_implemented:
@@ -64,7 +81,7 @@ def fault_outcome(fault: Fault, class_name: str = "") -> Outcome:
     said = fault.message.strip()
     subject = "The backward pass" if fault.stage == "backward" else owner
     message = f"{subject} raises {fault.type}{where}: {said}" if said else f"{subject} raises {fault.type}{where}."
-    return Outcome(Verdict.CRASHED, message, _advice(fault.type, said), exhibits)
+    return Outcome(Verdict.CRASHED, message, _written_in(said, sizes or {}) or _advice(fault.type, said), exhibits)
 
 
 def import_outcome(fault: Fault, file: str) -> Outcome:
@@ -93,6 +110,21 @@ def _import_advice(fault: Fault) -> str:
     if "partially initialized module" in fault.message:
         return "Two files import each other, or a file imports itself: put the shared code in one of them."
     return IMPORT_ADVICE.get(fault.type, "Import the file by hand and read the last lines of the traceback.")
+
+
+def _written_in(message: str, sizes: Mapping[str, int]) -> str:
+    """Name a number in an error about shapes that no size of the call explains, nor a product of two of them."""
+    if not sizes or not any(words in message for words in SHAPE_ERRORS):
+        return ""
+    joined = [sizes[name] for name in JOINED if name in sizes]
+    known = {1, 2, 3, 4, *sizes.values(), *(factor * side for factor in (3, 4) for side in joined)}
+    known |= {a * b for a in joined for b in joined}
+    found = [int(n) for n in re.findall(r"\d+", re.sub(SET_ASIDE, "", message))]
+    odd = [number for number in found if number not in known]
+    if not odd:
+        return ""
+    here = ", ".join(f"{name} = {value}" for name, value in sizes.items())
+    return f"{odd[0]} is no size of this call ({here}): is it written as a number? Take sizes from config or x.shape."
 
 
 def _advice(kind: str, message: str) -> str:

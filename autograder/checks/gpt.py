@@ -6,14 +6,27 @@ from torch import Tensor
 
 from autograder.checks.block import faint
 from autograder.checks.evidence import compare, describe_difference, margin, shape_text
-from autograder.checks.exam import Exam
-from autograder.checks.outputs import draw_targets, extremes, first_output, no_tensor, value_sizes
+from autograder.checks.exam import HEAD, TABLE, Exam
+from autograder.checks.loss import LOUD
+from autograder.checks.outputs import (
+    answered,
+    draw_targets,
+    extremes,
+    first_output,
+    mixing,
+    no_tensor,
+    random_output,
+    value_sizes,
+)
 from autograder.checks.registry import Outcome, Stopped, check, failed, passed
-from autograder.checks.replies import Model
+from autograder.checks.replies import Answer, Model
+from autograder.checks.student import Call, must
 from autograder.oracle.cases import Sizes
 from autograder.probe.standins import WEIGHT_NAMES
 from autograder.track import Part
 
+#: Rounding grows with the stream, that of right code to 1e-5.
+LOUD_TOLERANCE = 1e-3
 AXES = ("batch row", "position", "vocabulary entry")
 
 
@@ -84,6 +97,10 @@ def _wrong_reply(
         if not with_targets:
             raise
         return None  # a loss that raises is told, and paid for, in the check of the loss
+    return _wrong_answer(exam, part, sizes, answer, with_targets)
+
+
+def _wrong_answer(exam: Exam, part: Part, sizes: Sizes, answer: Answer, with_targets: bool) -> Outcome | None:
     when = "With targets" if with_targets else "Without targets"
     if not answer.sequence or len(answer.outputs) != 2:
         if answer.outputs and answer.outputs[0] is None:
@@ -95,7 +112,7 @@ def _wrong_reply(
     wanted = (sizes.batch, sizes.length, sizes.config["vocab_size"])
     if tuple(logits.shape) != wanted:
         last_only = tuple(logits.shape) == (sizes.batch, 1, wanted[2])
-        flat = tuple(logits.shape) == (sizes.batch * sizes.length, wanted[2])
+        flat = sizes.batch > 1 and tuple(logits.shape) == (sizes.batch * sizes.length, wanted[2])
         hint = (
             "Return logits for all T positions, also when there are no targets."
             if last_only
@@ -124,9 +141,8 @@ def it_takes_every_length(exam: Exam, part: Part) -> Outcome:
     """It takes every batch size and every length from 1 to block_size."""
     for label, sizes in extremes(exam, part):
         try:
-            model = exam.build(part, sizes)
-            inputs = exam.inputs(part, sizes, f"gpt {label}")
-            problem = _wrong_reply(exam, part, model, sizes, inputs, False)
+            _, (answer,) = exam.fresh(part, sizes, [Call(exam.inputs(part, sizes, f"gpt {label}"))])
+            problem = _wrong_answer(exam, part, sizes, must(answer), False)
         except Stopped as stopped:
             problem = stopped.outcome
         if problem is not None:
@@ -140,9 +156,8 @@ def it_takes_every_length(exam: Exam, part: Part) -> Outcome:
 def _warn_of_too_long(exam: Exam, part: Part) -> None:
     """Tell, for no points, when more than block_size tokens are taken without a word."""
     sizes = exam.draws.sizes("too long", length=12, block_size=11)
-    try:
-        exam.student.call(part, exam.build(part, sizes), exam.inputs(part, sizes, "too long"))
-    except Stopped:
+    _, (answer,) = exam.fresh(part, sizes, [Call(exam.inputs(part, sizes, "too long"))])
+    if isinstance(answer, Outcome):
         return
     exam.warnings.append("More than block_size tokens are taken without an error: there is no position for the rest.")
 
@@ -152,28 +167,48 @@ def logits_are_right(exam: Exam, part: Part) -> Outcome:
     """Its logits equal the reference's under hidden weights: tables, positions, every block, final norm, head."""
     worst = 0.0
     for trial, sizes in enumerate(value_sizes(exam, part)):
-        specimen = exam.specimen(part, sizes, f"gpt values {trial}")
         inputs = exam.inputs(part, sizes, f"gpt values {trial}")
+        call = Call(inputs)
+        specimen, (answer,) = exam.trial(part, sizes, f"gpt values {trial}", [call])
         expected = exam.expect(specimen, inputs).outputs[0]
         assert expected is not None
-        try:
-            output = first_output(exam, part, exam.ask(specimen, inputs))
-        except Stopped:
-            if trial == 0:
-                raise
-            continue  # that it does not take this size is told, and paid for, in another check
+        output = answered(exam, part, trial, answer)
+        if output is None:
+            continue
         difference = compare(output, expected)
         worst = max(worst, difference.ratio)
         if not difference.ok:
+            random = random_output(exam, specimen, call, must(answer), output)
+            if random is not None:
+                return random
             sentence, exhibit = describe_difference(difference, AXES)
             known = exam.diagnose(specimen, inputs, output)
             message = known.sentence if known else f"The logits are not what they should be: {sentence}."
+            message = message if known else mixing(exam, specimen, call, output) + message
             return failed(
                 message,
                 known.look_at if known else "Token table plus position table, each block in turn, ln_f, lm_head.",
                 [exhibit],
             )
-    return passed(evidence=[margin(worst)])
+    return _loud(exam, part) or passed(evidence=[margin(worst)])
+
+
+def _loud(exam: Exam, part: Part) -> Outcome | None:
+    """Compare under tables that make a stream and logits in the hundreds: nothing is clipped."""
+    sizes = exam.draws.sizes("gpt loud", length=6, n_layer=2)
+    specimen = exam.specimen(part, sizes, "gpt loud")
+    loud = {name: specimen.weights[name] * LOUD for name in (TABLE, HEAD) if name in specimen.weights}
+    specimen = exam.refill(specimen, specimen.weights | loud)
+    inputs = exam.inputs(part, sizes, "gpt loud")
+    expected = exam.expect(specimen, inputs).outputs[0]
+    assert expected is not None
+    difference = compare(first_output(exam, part, exam.ask(specimen, inputs)), expected, LOUD_TOLERANCE)
+    if difference.ok:
+        return None
+    sentence, exhibit = describe_difference(difference, AXES)
+    return failed(
+        f"With logits in the hundreds they go wrong: {sentence}.", "Nothing is clipped on the way.", [exhibit]
+    )
 
 
 @check("gpt.norm_epsilon", needs=["values"])

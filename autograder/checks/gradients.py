@@ -9,6 +9,9 @@ from autograder.checks.exam import HEAD, TABLE, Exam, Specimen
 from autograder.checks.outputs import LARGE, draw_targets
 from autograder.checks.registry import Outcome, Stopped, check, failed, passed
 from autograder.checks.replies import Answer
+from autograder.checks.student import Call, must
+from autograder.oracle.cases import Sizes
+from autograder.oracle.reference import Expected
 from autograder.track import Part
 from autograder.verdict import Verdict
 
@@ -18,27 +21,43 @@ CUT = "No detach(), .item() or .data on the way to the loss."
 @check("attention.gradients", "mlp.gradients", "block.gradients", needs=["shapes", "parameters"])
 def gradients_reach_everything(exam: Exam, part: Part) -> Outcome:
     """Gradients of the input and of every parameter are right."""
-    sizes = exam.draws.sizes(f"{part.name} gradients", n_head=3)
-    specimen = exam.specimen(part, sizes, f"{part.name} gradients")
-    inputs = exam.inputs(part, sizes, f"{part.name} gradients")
-    cotangent = exam.draws.normal(f"{part.name} cotangent", tuple(inputs["x"].shape))
-    expected = exam.expect(specimen, inputs, cotangent=cotangent)
+    label, draw = f"{part.name} gradients", exam.draws.sizes
     outcome = passed()
-    for train in (True, False):
-        answer = exam.ask(specimen, inputs, cotangent=cotangent, train=train)
-        outcome = compare_gradients(exam, specimen, answer, expected.gradients, inputs)
+    for trial, sizes in enumerate(
+        (
+            draw(label, n_head=3),
+            draw(f"{label} long", length=290, block_size=300, n_head=1, head_dim=4, batch=1),
+            draw(f"{label} rows", batch=70, length=4),
+        )
+    ):
+        outcome = _gradients_at(exam, part, sizes, f"{label} {trial}")
         if outcome.verdict is not Verdict.PASSED:
             return outcome
     return _overflow(exam, part) or outcome
 
 
+def _gradients_at(exam: Exam, part: Part, sizes: Sizes, purpose: str) -> Outcome:
+    inputs = exam.inputs(part, sizes, purpose)
+    cotangent = exam.draws.normal(f"{purpose} cotangent", tuple(inputs["x"].shape))
+    calls = [Call(inputs, cotangent=cotangent, train=train) for train in (True, False)]
+    specimen, answers = exam.trial(part, sizes, purpose, calls, keep=False)
+    expected = exam.expect(specimen, inputs, cotangent=cotangent)
+    outcome = passed()
+    for answer in answers:
+        outcome = compare_gradients(exam, specimen, must(answer), expected, inputs)
+        if outcome.verdict is not Verdict.PASSED:
+            return outcome
+    return outcome
+
+
 def _overflow(exam: Exam, part: Part) -> Outcome | None:
     """Look for gradients that overflow where the output does not: NaN from a branch that was not taken."""
     sizes = exam.draws.sizes(f"{part.name} overflow", length=8)
-    specimen = exam.specimen(part, sizes, f"{part.name} overflow")
     inputs = exam.inputs(part, sizes, f"{part.name} overflow", LARGE)
     cotangent = exam.draws.normal(f"{part.name} overflow cotangent", tuple(inputs["x"].shape))
-    answer = exam.ask(specimen, inputs, cotangent=cotangent, train=True)
+    call = Call(inputs, cotangent=cotangent, train=True)
+    _, (given,) = exam.trial(part, sizes, f"{part.name} overflow", [call], keep=False)
+    answer = must(given)
     bad = [name for name, gradient in answer.gradients.items() if not bool(gradient.isfinite().all())]
     if not bad:
         return None
@@ -52,15 +71,21 @@ def _overflow(exam: Exam, part: Part) -> Outcome | None:
 @check("gpt.gradients", needs=["shapes", "parameters", "layers"])
 def loss_gradients_are_right(exam: Exam, part: Part) -> Outcome:
     """The gradient of the logits reaches every parameter, and is right."""
-    sizes = exam.draws.sizes("gpt gradients", n_layer=2, batch=4)
-    specimen = exam.specimen(part, sizes, "gpt gradients")
-    inputs = exam.inputs(part, sizes, "gpt gradients")
-    cotangent = exam.draws.normal("gpt cotangent", (sizes.batch, sizes.length, sizes.config["vocab_size"]))
-    answer = exam.ask(specimen, inputs, cotangent=cotangent, train=True)
-    expected = exam.expect(specimen, inputs, cotangent=cotangent)
-    outcome = compare_gradients(exam, specimen, _joined(specimen, answer), expected.gradients, inputs)
-    if outcome.verdict is not Verdict.PASSED:
-        return outcome
+    for layers, train in ((5, True), (1, False)):
+        sizes = exam.draws.sizes(f"gpt gradients {layers}", n_layer=layers, batch=4)
+        inputs = exam.inputs(part, sizes, "gpt gradients")
+        cotangent = exam.draws.normal("gpt cotangent", (sizes.batch, sizes.length, sizes.config["vocab_size"]))
+        call = Call(inputs, cotangent=cotangent, train=train)
+        specimen, (given,) = exam.trial(part, sizes, "gpt gradients", [call])
+        expected = exam.expect(specimen, inputs, cotangent=cotangent)
+        outcome = compare_gradients(exam, specimen, _joined(specimen, must(given)), expected, inputs)
+        if outcome.verdict is not Verdict.PASSED:
+            return outcome
+    return _of_the_loss(exam, part, specimen, inputs)
+
+
+def _of_the_loss(exam: Exam, part: Part, specimen: Specimen, inputs: dict[str, Tensor]) -> Outcome:
+    sizes = specimen.sizes
     targets = draw_targets(exam, sizes, "gpt gradients")
     given = {**inputs, "targets": targets}
     try:
@@ -85,7 +110,7 @@ def loss_gradients_are_right(exam: Exam, part: Part) -> Outcome:
             else failed("loss.backward() leaves every gradient at zero.", CUT, usable=True)
         )
     trained.gradients = specimen.names.to_contract(trained.gradients, specimen.shapes)
-    return compare_gradients(exam, specimen, _joined(specimen, trained), right.gradients, inputs)
+    return compare_gradients(exam, specimen, _joined(specimen, trained), right, inputs)
 
 
 def _joined(specimen: Specimen, answer: Answer) -> Answer:
@@ -102,7 +127,7 @@ def compare_gradients(
     exam: Exam,
     specimen: Specimen,
     answer: Answer,
-    expected: dict[str, Tensor],
+    right: Expected,
     inputs: dict[str, Tensor],
 ) -> Outcome:
     """Compare every gradient; a tensor that the student lacks is another check's business.
@@ -110,7 +135,8 @@ def compare_gradients(
     Gradients follow the numbers: where those are wrong already, only missing and zero gradients count. A frozen tensor
     costs its points in `parameters`.
     """
-    output_right = _output_right(exam, specimen, answer, inputs)
+    expected = right.gradients
+    output_right = _output_right(answer, right)
     tensors = {
         **{f"input.{name}": value for name, value in inputs.items() if value.is_floating_point()},
         **specimen.weights,
@@ -148,9 +174,8 @@ def compare_gradients(
     )
 
 
-def _output_right(exam: Exam, specimen: Specimen, answer: Answer, inputs: dict[str, Tensor]) -> bool:
-    expected = exam.expect(specimen, {name: value for name, value in inputs.items() if name != "targets"}).outputs[0]
-    output = answer.first
+def _output_right(answer: Answer, right: Expected) -> bool:
+    output, expected = answer.first, right.outputs[0]
     return (
         isinstance(output, Tensor)
         and expected is not None

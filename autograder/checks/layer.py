@@ -6,8 +6,18 @@ from torch import Tensor
 
 from autograder.checks.evidence import compare, describe_difference, margin
 from autograder.checks.exam import Exam
-from autograder.checks.outputs import LARGE, extremes, first_output, value_sizes, wrong_output
+from autograder.checks.outputs import (
+    LARGE,
+    answered,
+    extremes,
+    first_output,
+    mixing,
+    random_output,
+    value_sizes,
+    wrong_output,
+)
 from autograder.checks.registry import Outcome, Stopped, check, failed, passed
+from autograder.checks.student import Call, must
 from autograder.track import Part
 from autograder.verdict import Verdict
 
@@ -43,6 +53,13 @@ def it_builds(exam: Exam, part: Part) -> Outcome:
                 "Hand the config on as it came: no default, no other one.",
                 usable=True,
             )
+        if model.hidden:
+            name = model.hidden[0]
+            return failed(
+                f"{part.class_name}.{name} is not a method: it hides nn.Module's {name}(), which every script calls.",
+                f"Call the attribute something else than {name}.",
+                usable=True,
+            )
         if model.config_changed:
             return failed(
                 f"{part.class_name}.__init__ changes config.{model.config_changed[0]}.",
@@ -64,8 +81,7 @@ def it_keeps_the_shape(exam: Exam, part: Part) -> Outcome:
     """(B, T, C) in, (B, T, C) out."""
     for trial in range(2):
         sizes = exam.draws.sizes(f"{part.name} shapes {trial}")
-        model = exam.build(part, sizes)
-        problem = wrong_output(exam, part, model, sizes, f"{part.name} shapes {trial}")
+        problem = wrong_output(exam, part, sizes, f"{part.name} shapes {trial}")
         if problem is not None:
             return problem
     return passed()
@@ -76,8 +92,7 @@ def it_takes_every_size(exam: Exam, part: Part) -> Outcome:
     """It takes every batch size and every length from 1 to block_size."""
     for label, sizes in extremes(exam, part):
         try:
-            model = exam.build(part, sizes)
-            problem = wrong_output(exam, part, model, sizes, f"{part.name} {label}")
+            problem = wrong_output(exam, part, sizes, f"{part.name} {label}")
         except Stopped as stopped:
             problem = stopped.outcome
         if problem is not None:
@@ -92,21 +107,23 @@ def it_gives_the_right_numbers(exam: Exam, part: Part) -> Outcome:
     """Its output equals the reference's under hidden weights and inputs."""
     worst = 0.0
     for trial, sizes in enumerate(value_sizes(exam, part)):
-        specimen = exam.specimen(part, sizes, f"{part.name} values {trial}")
         inputs = exam.inputs(part, sizes, f"{part.name} values {trial}")
+        call = Call(inputs)
+        specimen, (answer,) = exam.trial(part, sizes, f"{part.name} values {trial}", [call])
         expected = exam.expect(specimen, inputs)
-        try:
-            output = first_output(exam, part, exam.ask(specimen, inputs))
-        except Stopped:
-            if trial == 0:
-                raise
-            continue  # that it does not take this size is told, and paid for, in another check
+        output = answered(exam, part, trial, answer)
+        if output is None:
+            continue
         difference = compare(output, _tensor(expected.outputs[0]))
         worst = max(worst, difference.ratio)
         if not difference.ok:
+            random = random_output(exam, specimen, call, must(answer), output)
+            if random is not None:
+                return random
             sentence, exhibit = describe_difference(difference, AXES)
             known = exam.diagnose(specimen, inputs, output)
             message = known.sentence if known else f"The output is not what {part.class_name} should give: {sentence}."
+            message = message if known else mixing(exam, specimen, call, output) + message
             return failed(
                 message,
                 known.look_at if known else f"Compare your forward with the formula of {part.class_name} step by step.",
@@ -118,10 +135,10 @@ def it_gives_the_right_numbers(exam: Exam, part: Part) -> Outcome:
 def _large(exam: Exam, part: Part) -> Outcome | None:
     """Compare under inputs twenty times as large: right code stays finite, and nothing is clipped."""
     sizes = exam.draws.sizes(f"{part.name} large", length=7)
-    specimen = exam.specimen(part, sizes, f"{part.name} large")
     inputs = exam.inputs(part, sizes, f"{part.name} large", LARGE)
+    specimen, (answer,) = exam.trial(part, sizes, f"{part.name} large", [Call(inputs)])
     expected = exam.expect(specimen, inputs).outputs[0]
-    output = first_output(exam, part, exam.ask(specimen, inputs))
+    output = first_output(exam, part, must(answer))
     difference = compare(output, _tensor(expected), LARGE_TOLERANCE)
     if difference.ok:
         return None

@@ -3,53 +3,100 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from autograder.checks.evidence import (
-    numbers,
-    shape_text,
-)
-from autograder.checks.exam import Exam, Specimen
+from autograder.checks.evidence import compare, describe_difference, numbers, same, shape_text
+from autograder.checks.exam import HEAD, TABLE, Exam, Specimen
 from autograder.checks.outputs import draw_targets, first_output, unchanged
 from autograder.checks.registry import Outcome, check, failed, passed
 from autograder.checks.replies import Model
+from autograder.checks.student import Call, must
 from autograder.oracle.cases import Sizes
 from autograder.track import Part
 
 #: A tied table drawn from N(0, 1), as nn.Embedding does, starts the loss far above ln V: no mistake, but it is told.
 FAR_ABOVE = 10.0
+#: Makes logits of several hundreds out of the table's weights: exp() of them overflows, a log-softmax does not.
+LOUD = 60.0
+#: The same code on the same inputs: another order of additions at most.
+SAME_LOGITS = 1e-5
+#: Two ways to get a loss wrong differ by more than this, relative to the loss; rounding by less.
+SAME_LOSS = 2e-5
 
 
 @check("gpt.loss", needs=["shapes"])
 def loss_is_mean_cross_entropy(exam: Exam, part: Part) -> Outcome:
     """Its loss is the mean cross-entropy over all positions, and None without targets."""
-    for trial in range(5):
-        sizes = exam.draws.sizes(f"loss {trial}", **({"length": 1} if trial == 2 else {}))
-        specimen = exam.specimen(part, sizes, f"loss {trial}")
-        inputs = exam.inputs(part, sizes, f"loss {trial}")
-        alone = exam.student.call(part, specimen.model, inputs)
-        own = first_output(exam, part, alone).double()
-        if alone.second is not None:
+    for trial, (sizes, spoken) in enumerate(_loss_sizes(exam)):
+        purpose = f"loss {trial}"
+        inputs = exam.inputs(part, sizes, purpose)
+        targets = draw_targets(exam, sizes, purpose) if spoken is None else torch.full_like(inputs["idx"], spoken)
+        specimen, (first,) = exam.trial(part, sizes, purpose, [Call(inputs)])
+        if must(first).second is not None:
             return failed(
                 "Without targets forward does not return (logits, None).",
                 "loss = None, unless targets is not None.",
                 usable=True,
             )
-        targets = draw_targets(exam, sizes, f"loss {trial}")
-        if trial > 2:  # every target the same: the first or the last entry of the vocabulary
-            targets = torch.full_like(targets, 0 if trial == 3 else sizes.config["vocab_size"] - 1)
-        if trial == 1:  # a call before, with other numbers, may not show in the loss
-            exam.train_call(part, specimen.model, {**inputs, "targets": targets.flip(0)}, train=True)
-        with_targets = {**inputs, "targets": targets}
-        answer = exam.train_call(part, specimen.model, with_targets, observe=True, train=trial % 2 == 1)
-        logits, loss = first_output(exam, part, answer, any_shape=True).double(), answer.second
+        problem = _wrong_with_targets(exam, specimen, inputs, targets)
+        if problem is not None:
+            return problem
+        if trial == 0 and HEAD in specimen.weights:
+            loud = {name: specimen.weights[name] * LOUD for name in (TABLE, HEAD) if name in specimen.weights}
+            specimen = exam.refill(specimen, specimen.weights | loud)
+            problem = _wrong_with_targets(exam, specimen, inputs, targets)
+            if problem is not None:
+                return replace(problem, message=f"With logits in the hundreds: {problem.message}")
+    return passed()
+
+
+def _loss_sizes(exam: Exam) -> list[tuple[Sizes, int | None]]:
+    """Return sizes, and the one token that all targets are (None: drawn): ends of the vocabulary, one row, one
+    position, more tokens than any chunk, GPT-2's vocabulary padded to 50,304 and its end-of-text token."""
+    draw = exam.draws.sizes
+    first, last = draw("loss 3"), draw("loss 4")
+    padded = draw("loss 6", vocab_size=50304, n_head=1, head_dim=4, n_layer=1, batch=1, length=5)
+    return [
+        (draw("loss 0"), None),
+        (draw("loss 1"), None),
+        (draw("loss 2", length=1), None),
+        (first, 0),
+        (last, last.config["vocab_size"] - 1),
+        (draw("loss 5", batch=11, length=107, block_size=110, vocab_size=101, n_layer=1), None),
+        (padded, 50256),
+        (Sizes(padded.config, 1, 1), 50303),
+    ]
+
+
+def _wrong_with_targets(exam: Exam, specimen: Specimen, inputs: dict[str, Tensor], targets: Tensor) -> Outcome | None:
+    """Compare what the model gives with targets, in both modes, with what it gives without, and with the true loss."""
+    part, model = specimen.part, specimen.model
+    given = {**inputs, "targets": targets}
+    # The first call, with other numbers, may not show in those that follow.
+    calls = [Call({**inputs, "targets": targets.flip(0)}, keywords=["targets"], train=True)]
+    for train in (False, True):
+        calls += [Call(inputs, train=train), Call(given, keywords=["targets"], observe=True, train=train)]
+    answers = exam.student.attempts(part, model, calls)
+    for train in (False, True):
+        mode = "train" if train else "eval"
+        plain, at = must(answers[2 * train + 1]), 2 * train + 2
+        both = exam.by_position(part, model, calls[at], answers[at])
+        own = first_output(exam, part, plain).double()
+        logits, loss = first_output(exam, part, both, any_shape=True).double(), both.second
         if logits.shape != own.shape:
-            logits = own  # what goes wrong with the logits is told, and paid for, elsewhere
-        if "targets" in answer.after and not unchanged(answer.after["targets"], targets):
+            logits = own  # what goes wrong with their shape is told, and paid for, elsewhere
+        if "targets" in both.after and not unchanged(both.after["targets"], targets):
             return failed("forward changes targets in place.", "Work on a copy.", usable=True)
+        if not plain.random and not same(logits.float(), own.float(), SAME_LOGITS):
+            return failed(
+                f"With targets, in {mode} mode, the logits are not those that come without: "
+                f"{describe_difference(compare(logits, own), ('batch row', 'position', 'vocabulary entry'))[0]}.",
+                "Targets serve for the loss alone: the logits come first, and are the same.",
+                usable=True,
+            )
         if not isinstance(loss, Tensor):
             return failed(
                 f"With targets the loss is {loss}, not a tensor that can be differentiated.",
@@ -71,7 +118,7 @@ def loss_is_mean_cross_entropy(exam: Exam, part: Part) -> Outcome:
                 "Use F.cross_entropy's own mean.",
                 usable=True,
             )
-    return passed()
+    return None
 
 
 @dataclass(frozen=True)
@@ -91,12 +138,12 @@ def _wrong_loss(
     right = {cross_entropy(logits, targets)}
     if expected is not None and expected.shape == logits.shape:
         right.add(cross_entropy(expected, targets))
-    if any(math.isfinite(value) and abs(loss - value) <= 1e-4 * max(1.0, abs(value)) for value in right):
+    if any(math.isfinite(value) and abs(loss - value) <= SAME_LOSS * max(1.0, abs(value)) for value in right):
         return None
     own = cross_entropy(logits, targets)
     exhibit = numbers("Loss", yours=loss, expected=own, ln_of_vocab_size=math.log(logits.shape[-1]))
     for known in _known_losses(logits, targets):
-        if math.isfinite(known.value) and abs(loss - known.value) <= 1e-4 * max(1.0, abs(known.value)):
+        if math.isfinite(known.value) and abs(loss - known.value) <= SAME_LOSS * max(1.0, abs(known.value)):
             return failed(known.sentence, known.look_at, [exhibit], usable=True)
     if not math.isfinite(loss):
         return failed(
@@ -203,7 +250,7 @@ def training_starts_near_ln_v(exam: Exam, part: Part) -> Outcome:
     config = {**exam.track.config, "n_layer": 2, "block_size": 64}
     sizes = Sizes(config, 2, 32)
     how = exam.approach(part)
-    model = exam.student.build(part, config, stand_ins=how.stand_ins, interface=how.interface)
+    model = exam.student.build(part, config, stand_ins=how.stand_ins, interface=how.interface, look=True)
     names = exam.tied_names(part, model, sizes)
     table_row = model.find(names[0]) or model.find(names[1]) if names else None
     if table_row is not None and table_row.std == 0.0:
@@ -212,7 +259,7 @@ def training_starts_near_ln_v(exam: Exam, part: Part) -> Outcome:
             "In _init_weights only the biases are zeroed.",
         )
     narrow = {**config, "n_embd": 16 * config["n_head"]}
-    real = exam.student.try_build(part, narrow, stand_ins="none", interface=how.interface)
+    real = exam.student.try_build(part, narrow, stand_ins="none", interface=how.interface, look=True)
     if not isinstance(real, Outcome):
         problem = _bad_start(exam, real)
         if problem is not None:

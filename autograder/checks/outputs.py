@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from torch import Tensor
 
-from autograder.checks.evidence import (
-    shape_text,
-)
-from autograder.checks.exam import Exam
+from autograder.checks.evidence import same, shape_text
+from autograder.checks.exam import Exam, Specimen
 from autograder.checks.registry import Outcome, Stopped, failed
-from autograder.checks.replies import Answer, Model
+from autograder.checks.replies import Answer
+from autograder.checks.student import Call, must
 from autograder.oracle.cases import Sizes
 from autograder.track import Part
 from autograder.verdict import Verdict
@@ -27,6 +28,9 @@ def extremes(exam: Exam, part: Part) -> list[tuple[str, Sizes]]:
         ("B = 1", draw(f"{part.name} single", batch=1)),
         ("B = 1 and T = 1", draw(f"{part.name} both", batch=1, length=1)),
         ("T = block_size", Sizes(full.config, full.batch, full.config["block_size"])),
+        ("n_head = 1", draw(f"{part.name} one head", n_head=1)),
+        ("n_head = 3 and n_embd = 21", draw(f"{part.name} odd", n_head=3, head_dim=7)),
+        ("B = 70", draw(f"{part.name} rows", batch=70, n_layer=1)),
         (
             "block_size = 300 and T = 300",
             draw(f"{part.name} long", batch=1, length=300, block_size=300, n_head=2, head_dim=4),
@@ -36,7 +40,8 @@ def extremes(exam: Exam, part: Part) -> list[tuple[str, Sizes]]:
 
 def value_sizes(exam: Exam, part: Part) -> list[Sizes]:
     """Return the sizes on which outputs are compared: different head counts, widths and lengths, one row, one position,
-    many rows, a full block, and a length beyond every default, where a window or a clamp shows."""
+    many rows, a full block, a length beyond every default, where a window or a clamp shows, odd heads, and the width
+    of a real model, where code may branch."""
     draw = exam.draws.sizes
     label = f"{part.name} values"
     return [
@@ -44,10 +49,13 @@ def value_sizes(exam: Exam, part: Part) -> list[Sizes]:
         draw(f"{label} 1", n_head=5, head_dim=4, length=11, n_layer=3),
         draw(f"{label} 2", n_head=1, head_dim=12, length=9, block_size=31),
         draw(f"{label} 3", n_head=2, head_dim=6, length=14, block_size=14, batch=1),
-        draw(f"{label} 4", n_head=2, head_dim=4, length=290, block_size=300, n_layer=1, batch=2),
+        draw(f"{label} 4", n_head=1, head_dim=6, length=1030, block_size=1100, n_layer=1, batch=1),
         draw(f"{label} 5", length=1),
         draw(f"{label} 6", length=1, batch=1),
-        draw(f"{label} 7", length=5, batch=17, n_layer=2),
+        draw(f"{label} 7", length=5, batch=70, n_layer=2),
+        draw(f"{label} 8", n_head=11, head_dim=5, length=8, n_layer=5),
+        draw(f"{label} 9", n_head=2, head_dim=81, length=9, n_layer=1),
+        draw(f"{label} 10", n_head=6, head_dim=64, length=10, n_layer=1, batch=2),
     ]
 
 
@@ -65,6 +73,41 @@ def first_output(exam: Exam, part: Part, answer: Answer, *, any_shape: bool = Fa
             failed(f"{part.class_name}.forward returns shape {mine} here; expected {wanted}.", "Follow the shapes.")
         )
     return output
+
+
+def answered(exam: Exam, part: Part, trial: int, answer: Answer | Outcome) -> Tensor | None:
+    """Return the first output of a trial; None when it raises at a size for which another check took points already."""
+    try:
+        return first_output(exam, part, must(answer))
+    except Stopped:
+        sizes = exam.verdicts.get(f"{part.name}.sizes", exam.verdicts.get(f"{part.name}.lengths"))
+        if trial == 0 or sizes is Verdict.PASSED:
+            raise
+        return None
+
+
+def random_output(exam: Exam, specimen: Specimen, call: Call, answer: Answer, output: Tensor) -> Outcome | None:
+    """Say that the output is random, when another seed gives another one: its numbers then mean nothing."""
+    if not answer.random:
+        return None
+    again = exam.student.attempt(specimen.part, specimen.model, replace(call, seed=call.seed + 1))
+    other = again.first if isinstance(again, Answer) else None
+    if not isinstance(other, Tensor) or other.shape != output.shape or same(other, output):
+        return None
+    return failed(
+        f"In eval mode the output of {specimen.part.class_name} is random: two equal calls give other numbers.",
+        "F.dropout and dropout_p are on unless training=self.training says otherwise; the contract has no dropout.",
+    )
+
+
+def mixing(exam: Exam, specimen: Specimen, call: Call, output: Tensor) -> str:
+    """Return a sentence when what one batch row gives depends on the other rows; else nothing."""
+    alone = replace(call, inputs={name: value[:1].contiguous() for name, value in call.inputs.items()})
+    answer = exam.student.attempt(specimen.part, specimen.model, alone)
+    first = answer.first if isinstance(answer, Answer) else None
+    if len(output) < 2 or not isinstance(first, Tensor) or first.shape != output[:1].shape or same(first, output[:1]):
+        return ""
+    return "Batch row 0 comes out differently when it is alone: rows of the batch must not see each other. "
 
 
 def no_tensor(exam: Exam, part: Part, output: str | None) -> Outcome:
@@ -89,9 +132,11 @@ def unchanged(after: Tensor, before: Tensor) -> bool:
     return after.shape == before.shape and bool(((after == before) | ((after != after) & (before != before))).all())
 
 
-def wrong_output(exam: Exam, part: Part, model: Model, sizes: Sizes, purpose: str) -> Outcome | None:
+def wrong_output(exam: Exam, part: Part, sizes: Sizes, purpose: str) -> Outcome | None:
+    """Say what is wrong with what a fresh layer gives, but for its numbers."""
     inputs = exam.inputs(part, sizes, purpose)
-    answer = exam.student.call(part, model, inputs)
+    _, (given,) = exam.fresh(part, sizes, [Call(inputs)])
+    answer = must(given)
     if answer.sequence:
         return failed(f"{part.class_name}.forward returns a tuple, not a tensor.", "Return y alone.")
     output = first_output(exam, part, answer, any_shape=True)

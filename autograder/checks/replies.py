@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,7 +53,7 @@ class Parameter:
     trainable: bool
     group: int  # equal for names of one and the same Parameter
     storage: int  # equal for those that share memory
-    std: float
+    std: float  # NaN, like no zero and all finite, unless the values were looked at
     zero: bool  # all its numbers are 0
     finite: bool
 
@@ -71,7 +71,9 @@ class Model:
     reseeded: bool = False  # the constructor set the global random seed
     misled: tuple[str, ...] = ()  # how a sub-part was built with another config
     odd: tuple[str, ...] = ()  # parameters that do not start in float32
-    vocab_size: int = 0  # of the config that it was built with
+    replaced: tuple[str, ...] = ()  # methods of nn.Module for which it has its own
+    hidden: tuple[str, ...] = ()  # those of them that cannot be called
+    config: Mapping[str, int] = field(default_factory=dict)  # that it was built with
 
     @property
     def total(self) -> int:
@@ -171,6 +173,8 @@ def read_model(data: dict[str, Any]) -> Model:
             reseeded=bool(data["reseeded"]),
             misled=tuple(str(line)[:200] for line in data["misled"]),
             odd=tuple(str(line)[:200] for line in data["odd"]),
+            replaced=tuple(str(name)[:40] for name in data["replaced"]),
+            hidden=tuple(str(name)[:40] for name in data["hidden"]),
         )
     raise AssertionError("unreachable")
 
@@ -189,9 +193,9 @@ def _parameters(data: dict[str, Any]) -> tuple[Parameter, ...]:
             trainable=bool(row["trainable"]),
             group=int(row["group"]),
             storage=int(row["storage"]),
-            std=float(row["std"]),
-            zero=bool(row["zero"]),
-            finite=bool(row["finite"]),
+            std=float(row.get("std", math.nan)),
+            zero=bool(row.get("zero", False)),
+            finite=bool(row.get("finite", True)),
         )
         for row in data["parameters"]
     )
@@ -215,6 +219,20 @@ def read_arguments(data: dict[str, Any]) -> list[str] | None:
         return None
     with sensible():
         return [str(name)[:100] for name in data["arguments"]][:20]
+    raise AssertionError("unreachable")
+
+
+def split_answers(reply: Reply, count: int) -> list[Reply]:
+    """Return the replies to the `count` calls of a trial, each with its own tensors."""
+    with sensible():
+        answers = [dict(answer) for answer in reply.data["answers"]]
+        if len(answers) != count:
+            raise ValueError
+        prefixes = [f"{number}/" for number in range(count)]
+        return [
+            Reply(answer, {n.removeprefix(prefix): t for n, t in reply.tensors.items() if n.startswith(prefix)})
+            for prefix, answer in zip(prefixes, answers, strict=True)
+        ]
     raise AssertionError("unreachable")
 
 

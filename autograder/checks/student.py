@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,6 +24,7 @@ from autograder.checks.replies import (
     read_model,
     read_parameters,
     sensible,
+    split_answers,
 )
 from autograder.oracle.cases import Config, places
 from autograder.probe.client import Probe, ProbeFailure, Reply
@@ -36,6 +37,43 @@ from autograder.verdict import Verdict
 StandIns = Literal["classes", "modules", "none"]
 #: Seed of torch's generator while a student's model is built or called. No secret: hidden numbers come from the grader.
 CALL_SEED = 20_011
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a model (or of its sub-module at `path`), and what to see of it.
+
+    Gradients are taken of the first output with `cotangent`, or of the second output with `loss`.
+    """
+
+    inputs: Mapping[str, Tensor]
+    keywords: Sequence[str] = ()
+    path: str = ""
+    train: bool = False
+    cotangent: Tensor | None = None
+    loss: bool = False
+    observe: bool = False
+    moved: bool = False
+    grad: bool = False
+    seed: int = CALL_SEED
+
+    @property
+    def request(self) -> dict[str, Any]:
+        return {
+            "path": self.path,
+            "inputs": [name for name in self.inputs if name not in self.keywords],
+            "keywords": {name: name for name in self.keywords},
+            "train": self.train,
+            "backward": "loss" if self.loss else 0 if self.cotangent is not None else None,
+            "observe": self.observe,
+            "moved": self.moved,
+            "grad": self.grad,
+            "seed": self.seed,
+        }
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        return dict(self.inputs) | ({} if self.cotangent is None else {"cotangent": self.cotangent})
 
 
 class Student:
@@ -93,17 +131,9 @@ class Student:
         """Note something that cannot be a mistake."""
         _keep(self.tampering, sentence)
 
-    def build(
-        self,
-        part: Part,
-        config: Config,
-        *,
-        stand_ins: StandIns = "classes",
-        dtype: str = "float32",
-        interface: str = "config",
-    ) -> Model:
-        """Build the class of `part`. Raises Stopped with the student's error, or when what was built is no module."""
-        model = self.try_build(part, config, stand_ins=stand_ins, dtype=dtype, interface=interface)
+    def build(self, part: Part, config: Config, **how: Any) -> Model:
+        """As `try_build`, but raises Stopped with the student's error, or when what was built is no module."""
+        model = self.try_build(part, config, **how)
         if isinstance(model, Outcome):
             raise Stopped(model)
         return model
@@ -116,13 +146,20 @@ class Student:
         stand_ins: StandIns = "classes",
         dtype: str = "float32",
         interface: str = "config",
+        look: bool = False,
+        counted: bool = False,
     ) -> Model | Outcome:
         """Build the class of `part`, or return why that does not work.
 
         Its sub-parts are stand-ins, put in place of the student's classes before it is built ("classes") or of its
-        sub-modules afterwards ("modules"), or the student's own ("none").
+        sub-modules afterwards ("modules"), or the student's own ("none"). With `look` the table says what the values
+        are; with `counted` they are left undrawn, and the model serves for its table alone.
         """
-        data = self._build(part, config, stand_ins, dtype, interface).data
+        request = self._build_request(part, config, stand_ins, dtype, interface) | {"look": look, "counted": counted}
+        data = self._ask("build", request).data
+        return self._built(part, config, data)
+
+    def _built(self, part: Part, config: Config, data: dict[str, Any]) -> Model | Outcome:
         if data.get("not_module"):
             return Outcome(
                 Verdict.FAILED,
@@ -144,14 +181,20 @@ class Student:
                 f"{part.class_name} holds thousands of parameters where a few are expected.",
                 "Build layers, not lists of numbers.",
             )
-        model = replace(read_model(data), vocab_size=config["vocab_size"])
+        model = replace(read_model(data), config=config)
+        if model.replaced:
+            names = ", ".join(model.replaced)
+            _keep(
+                self.notices, f"{part.class_name} has its own {names}: training scripts call nn.Module's by that name."
+            )
         if model.claimed is not None and model.claimed != model.total:
             self.accuse(f"{part.class_name}.parameters() claims tensors that the model does not have.")
         return model
 
     def constructor_arguments(self, part: Part, config: Config) -> list[str] | None:
         """Return the constructor's argument names when calling it with a config raised TypeError, else None."""
-        return read_arguments(self._build(part, config, "none", "float32", "config").data)
+        request = self._build_request(part, config, "none", "float32", "config")
+        return read_arguments(self._ask("build", request).data)
 
     def build_config(
         self, values: Mapping[str, int], then: Mapping[str, int] | None = None
@@ -180,51 +223,58 @@ class Student:
             raise Stopped(fault_outcome(fault, part.class_name))
         return replace(model, parameters=read_parameters(data))
 
-    def call(
+    def call(self, part: Part, model: Model, inputs: Mapping[str, Tensor], **how: Any) -> Answer:
+        """Call the model; `how` are the fields of a Call. Raises Stopped with the student's error."""
+        return must(self.attempt(part, model, Call(inputs, **how)))
+
+    def attempt(self, part: Part, model: Model, call: Call) -> Answer | Outcome:
+        """Call the model; return what that gave, or the student's error."""
+        return self._answered(
+            part, model, call, self._ask("call", {**call.request, "handle": model.handle}, call.tensors)
+        )
+
+    def attempts(self, part: Part, model: Model, calls: Sequence[Call]) -> list[Answer | Outcome]:
+        """Make several calls in one request; return what each gave."""
+        reply = self._ask("calls", {"handle": model.handle, **_requests(calls)}, _tensors(calls))
+        answers = zip(calls, split_answers(reply, len(calls)), strict=True)
+        return [self._answered(part, model, call, one) for call, one in answers]
+
+    def trial(
         self,
         part: Part,
-        model: Model,
-        inputs: Mapping[str, Tensor],
+        config: Config,
+        weights: Mapping[str, Tensor],
+        calls: Sequence[Call],
         *,
-        keywords: Sequence[str] = (),
-        path: str = "",
-        train: bool = False,
-        cotangent: Tensor | None = None,
-        loss: bool = False,
-        observe: bool = False,
-        moved: bool = False,
-        grad: bool = False,
-        seed: int = CALL_SEED,
-    ) -> Answer:
-        """Call the model (or its sub-module at `path`). Raises Stopped with the student's error.
+        stand_ins: StandIns = "classes",
+        dtype: str = "float32",
+        interface: str = "config",
+        keep: bool = True,
+    ) -> tuple[Model, list[Answer | Outcome]]:
+        """Build a model, load `weights` by the student's names, and call it, all in one request.
 
-        Gradients are taken of the first output with `cotangent`, or of the second output with `loss`.
+        Returns the model (freed already without `keep`) and what each call gave. Raises Stopped when it does not build.
         """
-        tensors = dict(inputs)
-        if cotangent is not None:
-            tensors["cotangent"] = cotangent
-        reply = self._ask(
-            "call",
-            {
-                "handle": model.handle,
-                "path": path,
-                "inputs": [name for name in inputs if name not in keywords],
-                "keywords": {name: name for name in keywords},
-                "train": train,
-                "backward": "loss" if loss else 0 if cotangent is not None else None,
-                "observe": observe,
-                "moved": moved,
-                "grad": grad,
-                "seed": seed,
-            },
-            tensors,
-        )
+        tensors = {f"w/{name}": value for name, value in weights.items()} | _tensors(calls)
+        build = self._build_request(part, config, stand_ins, dtype, interface)
+        reply = self._ask("trial", {"build": build, "keep": keep, **_requests(calls)}, tensors)
+        model = self._built(part, config, reply.data)
+        if isinstance(model, Outcome):
+            raise Stopped(model)
+        parts = split_answers(reply, len(calls))
+        return model, [self._answered(part, model, call, one) for call, one in zip(calls, parts, strict=True)]
+
+    @staticmethod
+    def _answered(part: Part, model: Model, call: Call, reply: Reply) -> Answer | Outcome:
         fault = read_fault(reply.data)
+        first = next(iter(call.inputs.values()))
         if fault is not None:
-            raise Stopped(fault_outcome(fault, part.class_name))
+            config, head_dim = model.config, model.config["n_embd"] // model.config["n_head"]
+            sizes = {"B": first.shape[0], "T": first.shape[1], "C": config["n_embd"], "head_dim": head_dim}
+            sizes |= {name: config[name] for name in ("n_head", "block_size", "vocab_size")}
+            return fault_outcome(fault, part.class_name, sizes)
         answer = read_answer(reply)
-        first = next(iter(inputs.values()))
-        answer.wanted = tuple(first.shape) + (() if first.is_floating_point() else (model.vocab_size,))
+        answer.wanted = tuple(first.shape) + (() if first.is_floating_point() else (model.config["vocab_size"],))
         return answer
 
     def carry_over(self, part: Part, source: Model, target: Model) -> None:
@@ -241,21 +291,20 @@ class Student:
         """Free a model in the child."""
         self._ask("forget", {"handle": model.handle})
 
-    def _build(self, part: Part, config: Config, stand_ins: StandIns, dtype: str, interface: str) -> Reply:
+    def _build_request(
+        self, part: Part, config: Config, stand_ins: StandIns, dtype: str, interface: str
+    ) -> dict[str, Any]:
         kinds = {self.track.part(used).class_name: used for used in part.uses.values()}
         paths = {place: used for path, used in part.uses.items() for place in places(path, config)}
-        return self._ask(
-            "build",
-            {
-                "cls": part.class_name,
-                "config": config,
-                "stand_ins": kinds if stand_ins == "classes" else {},
-                "placed": paths if stand_ins == "modules" else {},
-                "dtype": dtype,
-                "seed": CALL_SEED,
-                "interface": interface,
-            },
-        )
+        return {
+            "cls": part.class_name,
+            "config": config,
+            "stand_ins": kinds if stand_ins == "classes" else {},
+            "placed": paths if stand_ins == "modules" else {},
+            "dtype": dtype,
+            "seed": CALL_SEED,
+            "interface": interface,
+        }
 
     def _ask(self, op: str, args: dict[str, Any], tensors: Mapping[str, Tensor] | None = None) -> Reply:
         probe = self._probe
@@ -280,6 +329,21 @@ class Student:
         self.output_bytes = max(self.output_bytes, probe.output_bytes)
         for sentence in probe.events:
             self.accuse(sentence)
+
+
+def must(answer: Answer | Outcome) -> Answer:
+    """Return what a call gave; raises Stopped with the student's error when it gave none."""
+    if isinstance(answer, Outcome):
+        raise Stopped(answer)
+    return answer
+
+
+def _requests(calls: Sequence[Call]) -> dict[str, Any]:
+    return {"calls": [call.request for call in calls]}
+
+
+def _tensors(calls: Sequence[Call]) -> dict[str, Tensor]:
+    return {f"{number}/{name}": value for number, call in enumerate(calls) for name, value in call.tensors.items()}
 
 
 def _keep(kept: list[str], sentence: str) -> None:

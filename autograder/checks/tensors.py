@@ -20,7 +20,7 @@ def it_has_the_right_tensors(exam: Exam, part: Part) -> Outcome:
     """Its tensors have the contract's names and shapes, and can be trained."""
     sizes = exam.draws.sizes(f"{part.name} parameters", n_head=3, head_dim=10, length=7, n_layer=2)
     how = exam.approach(part)
-    model = exam.build(part, sizes)
+    model = exam.build(part, sizes, look=True)
     shapes = exam.shapes(part, sizes.config)
     own = {p.name: p for p in model.parameters}
     frozen = [shown(name) for name, parameter in own.items() if not parameter.trainable]

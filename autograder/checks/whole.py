@@ -17,15 +17,16 @@ from autograder.checks.outputs import draw_targets, first_output
 from autograder.checks.registry import Outcome, Stopped, check, failed, passed
 from autograder.checks.replies import Model
 from autograder.oracle.cases import Sizes, full_shapes
-from autograder.oracle.reference import count
+from autograder.oracle.reference import Expected, count
 from autograder.probe.client import ProbeFailure
 from autograder.track import Part, Shape
 from autograder.verdict import PartResult, Verdict
 
 #: These would only make the whole model wait, die or be refused once more.
 HOPELESS = (Verdict.TIMED_OUT, Verdict.OUT_OF_MEMORY, Verdict.FORBIDDEN, Verdict.NOT_ATTEMPTED, Verdict.UNGRADABLE)
-#: Rounding adds up over twelve blocks.
+#: Rounding adds up over fourteen blocks.
 DEEP_TOLERANCE = 2e-4
+DEEP_GRADIENT_TOLERANCE = 5e-3
 
 
 @check("gpt.whole", needs=["values", "parameters", "layers", "builds"])
@@ -39,9 +40,7 @@ def the_whole_model_is_right(exam: Exam, part: Part) -> Outcome:
     if wrong:
         return passed(f"Not judged while {wrong[0]} is not right: that costs points there.")
     shapes = full_shapes(part, exam.track, exam.track.config)
-    model = exam.student.build(part, exam.track.config, stand_ins="none", interface=exam.approach(part).interface)
-    exam.student.forget(model)
-    exam.default_model = model
+    model = default_model(exam, part)
     expected = count(shapes, (TABLE,))
     if model.total != expected:
         return failed(
@@ -51,10 +50,19 @@ def the_whole_model_is_right(exam: Exam, part: Part) -> Outcome:
     for sizes in deep_sizes(exam):
         specimen = whole_model(exam, part, sizes)
         if specimen is None:
-            return passed("Its tensors go by other names: its numbers were compared part by part.")
+            return failed(
+                f"The whole model with n_layer = {sizes.config['n_layer']} has not the tensors of its parts.",
+                "Each block brings its own tensors; GPT adds the tables, ln_f and the head, and no more.",
+            )
         model, weights = specimen
         inputs = {**exam.inputs(part, sizes, "whole"), "targets": draw_targets(exam, sizes, "whole")}
-        right = exam.reference.evaluate(part, sizes.config, weights, inputs, stand_ins=False)
+        frozen = [parameter.name for parameter in model.parameters if not parameter.trainable]
+        if frozen:
+            return failed(
+                f"In the whole model {frozen[0]} is frozen (requires_grad is False): it would never be trained.",
+                "GPT leaves the parameters of its blocks alone.",
+            )
+        right = exam.reference.evaluate(part, sizes.config, weights, inputs, stand_ins=False, loss=True)
         answer = exam.train_call(part, model, inputs)
         logits, loss = first_output(exam, part, answer), answer.second
         wanted, wanted_loss = right.outputs
@@ -65,6 +73,9 @@ def the_whole_model_is_right(exam: Exam, part: Part) -> Outcome:
             )
         if not isinstance(loss, Tensor) or wanted_loss is None or abs(float(loss) - float(wanted_loss)) > 1e-3:
             return failed("Put together, the loss is not right.", "Look at the size of batch and vocabulary.")
+        problem = _wrong_in_training(exam, part, model, inputs, right)
+        if problem is not None:
+            return problem
         other = exam.student.build(part, sizes.config, stand_ins="none", interface=exam.approach(part).interface)
         exam.student.carry_over(part, model, other)
         again = first_output(exam, part, exam.train_call(part, other, inputs))
@@ -76,11 +87,43 @@ def the_whole_model_is_right(exam: Exam, part: Part) -> Outcome:
     return passed()
 
 
+def _wrong_in_training(
+    exam: Exam, part: Part, model: Model, inputs: dict[str, Tensor], right: Expected
+) -> Outcome | None:
+    """Compare what the whole model gives, and learns, in train mode."""
+    trained = exam.train_call(part, model, inputs, loss=True, train=True)
+    logits, wanted = first_output(exam, part, trained), right.outputs[0]
+    if wanted is None or not compare(logits, wanted, DEEP_TOLERANCE).ok:
+        return failed(
+            "Put together, train() gives other numbers than eval().", "No dropout, in GPT's name or in a block's."
+        )
+    for name, gradient in right.gradients.items():
+        mine = trained.gradients.get(name)
+        if mine is None or not compare(mine, gradient, DEEP_GRADIENT_TOLERANCE).ok:
+            return failed(
+                f"Put together, {name} gets {'no' if mine is None else 'a wrong'} gradient.",
+                "Something in GPT cuts or bends the graph inside its blocks: detach(), no_grad(), a hook.",
+            )
+    return None
+
+
+def default_model(exam: Exam, part: Part) -> Model:
+    """Return the whole model at the course's size, built once, for its table of tensors."""
+    if exam.default_model is None:
+        student, how = exam.student, exam.approach(part)
+        model = student.try_build(part, exam.track.config, stand_ins="none", interface=how.interface, counted=True)
+        if isinstance(model, Outcome):  # a constructor may look at what it has drawn
+            model = student.build(part, exam.track.config, stand_ins="none", interface=how.interface)
+        student.forget(model)
+        exam.default_model = model
+    return exam.default_model
+
+
 def deep_sizes(exam: Exam) -> list[Sizes]:
-    """Return sizes beyond those of the parts' checks: twelve blocks, many rows, a large vocabulary."""
+    """Return sizes beyond those of the parts' checks: many blocks, many rows, a large vocabulary."""
     draw = exam.draws.sizes
     return [
-        draw("deep", n_layer=12, n_head=2, head_dim=4, vocab_size=300, batch=17, length=5),
+        draw("deep", n_layer=14, n_head=2, head_dim=4, vocab_size=300, batch=17, length=5),
         draw("assembled", n_layer=2),
     ]
 
@@ -115,7 +158,7 @@ def assembled(exam: Exam, results: Sequence[PartResult]) -> dict[str, Any]:
         return {**answer, "message": "Not tried: see the parts first."}
     try:
         exam.student.ensure_alive()
-        model = exam.default_model or exam.student.build(part, exam.track.config, stand_ins="none")
+        model = default_model(exam, part)
         answer |= {"parameters": model.total, "tensors": _differing(model, shapes)}
         right = all(result.verdict is Verdict.PASSED for result in results) or _agrees(exam, part)
     except Stopped as stopped:

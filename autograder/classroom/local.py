@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autograder import __version__
+from autograder.classroom.refusals import NotIsolated
 from autograder.track import Track
 from autograder.verdict import CheckResult, PartResult, Report, Verdict
 
@@ -25,8 +26,11 @@ Recall = Callable[["Submission"], Report | None]  # the report that is there alr
 
 #: How long, in seconds, the workers have to notice that they should stop, before their sandboxes are closed.
 _GRACE = 1.0
-#: How often, in seconds, a waiting main thread looks up, so that Ctrl-C arrives on Windows too.
+#: How often, in seconds, a waiting thread looks up: the main one, so that Ctrl-C arrives on Windows too; a worker,
+#: whether it should stop.
 _PATIENCE = 0.5
+#: Reports that wait to be written: past these the workers wait, so that a class does not gather in memory.
+_WAITING = 8
 
 
 def usable_cores() -> int:
@@ -42,12 +46,12 @@ def grade_class(
     *,
     seed: int,
     limits: Limits,
+    on_result: OnResult,
     jobs: int | None = None,
-    on_result: OnResult | None = None,
     recall: Recall | None = None,
     trust_students: bool = False,
-) -> list[Report]:
-    """Grade each entry and return the reports in the order of `entries`, whatever the number of jobs.
+) -> None:
+    """Grade each entry and hand each report to `on_result`; none is kept, so that memory does not grow with a class.
 
     `on_result` is called in the calling thread as soon as a submission is done, in the order in which they finish.
     `recall` is asked in the workers' threads for each submission that was read: what it returns is not graded again.
@@ -60,22 +64,21 @@ def grade_class(
         threading.Thread(target=batch.work, name=f"grader-{number}", daemon=True)
         for number in range(min(jobs or usable_cores(), len(entries)))
     ]
-    reports: dict[int, Report] = {}
+    done = 0
     try:
         for thread in threads:
             thread.start()
-        while len(reports) < len(entries):
-            with contextlib.suppress(queue.Empty):
+        while done < len(entries):
+            try:
                 item = batch.done.get(timeout=_PATIENCE)
-                if isinstance(item, NotIsolated):
-                    raise item
-                index, report = item
-                reports[index] = report
-                if on_result is not None:
-                    on_result(report, len(reports), len(entries))
+            except queue.Empty:
+                continue
+            if isinstance(item, NotIsolated):
+                raise item
+            done += 1
+            on_result(item, done, len(entries))
     finally:
         batch.stop(threads)
-    return [reports[index] for index in range(len(entries))]
 
 
 def failure_report(student: str, track: Track, seed: int, reason: str) -> Report:
@@ -109,13 +112,6 @@ def failure_report(student: str, track: Track, seed: int, reason: str) -> Report
     )
 
 
-class NotIsolated(Exception):
-    """Student code cannot be kept apart from this machine, and nobody has said that the students are trusted."""
-
-    def __init__(self, layers: Sequence[str]) -> None:
-        super().__init__(f"student code could reach the rest of this machine; what holds here: {', '.join(layers)}")
-
-
 class _Batch:
     """What the workers of one call share."""
 
@@ -123,12 +119,12 @@ class _Batch:
         self, entries: Sequence[Entry], track: Track, seed: int, limits: Limits, recall: Recall | None, trusted: bool
     ) -> None:
         self.track, self.seed, self.limits, self.recall, self.trusted = track, seed, limits, recall, trusted
-        self.todo: queue.SimpleQueue[tuple[int, Entry]] = queue.SimpleQueue()
-        self.done: queue.SimpleQueue[tuple[int, Report] | NotIsolated] = queue.SimpleQueue()
+        self.todo: queue.SimpleQueue[Entry] = queue.SimpleQueue()
+        self.done: queue.Queue[Report | NotIsolated] = queue.Queue(_WAITING)
         self.halt = threading.Event()
         self.nurseries: list[Nursery] = []
-        for item in enumerate(entries):
-            self.todo.put(item)
+        for entry in entries:
+            self.todo.put(entry)
 
     def work(self) -> None:
         """Grade what is in the queue until it is empty, in a sandbox that is made anew after a failure of ours."""
@@ -136,7 +132,7 @@ class _Batch:
             nursery: Nursery | None = None
             while not self.halt.is_set():
                 try:
-                    index, (student, path) = self.todo.get_nowait()
+                    student, path = self.todo.get_nowait()
                 except queue.Empty:
                     return
                 try:
@@ -146,7 +142,7 @@ class _Batch:
                         nursery = nursery or self._sandbox(open_sandbox)
                         report = self._grade(submission, nursery)
                 except NotIsolated as refusal:
-                    self.done.put(refusal)
+                    self._deliver(refusal)
                     return
                 except Exception as error:  # anything: one submission must never stop the others
                     reason = f"The grader failed on this submission ({type(error).__name__}: {error})."
@@ -154,7 +150,7 @@ class _Batch:
                     nursery = None
                     with contextlib.suppress(Exception):  # it failed already; its way out may fail too
                         open_sandbox.close()
-                self.done.put((index, report))
+                self._deliver(report)
 
     def stop(self, threads: Sequence[threading.Thread]) -> None:
         """End the workers. One in the middle of a submission loses its sandbox, and that result is not used."""
@@ -167,6 +163,13 @@ class _Batch:
             for nursery in self.nurseries:
                 with contextlib.suppress(Exception):  # it may be closed, or closing, in its own thread
                     nursery.__exit__(None, None, None)
+
+    def _deliver(self, item: Report | NotIsolated) -> None:
+        while not self.halt.is_set():
+            try:
+                return self.done.put(item, timeout=_PATIENCE)
+            except queue.Full:
+                continue
 
     def _sandbox(self, stack: contextlib.ExitStack) -> Nursery:
         from autograder.sandbox import Nursery  # here, not above: `workshop --help` needs no sandbox

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import sys
-from typing import Annotated
+from contextlib import suppress
+from typing import Annotated, NoReturn
 
 import typer
 
 from autograder import __version__
-from autograder.cli import corpus, instructor, records, student, training, writing
+from autograder.cli import corpus, instructor, learner, records, student, training, watch, writing
 
 _EPILOG = """\b
 Examples:
+  workshop start                  the stubs, into a folder of your own
+  workshop watch                  check at every save, with hints
   workshop check attention        check the part you are working on
   workshop grade submissions      grade a folder, one student each
   workshop regrade submissions    grade again, and see what changed and why
@@ -30,7 +35,12 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
 )
+app.command("start", epilog=learner.START_EPILOG)(learner.start)
+app.command("watch", epilog=watch.EPILOG)(watch.watch)
 app.command("check", epilog=student.EPILOG)(student.check)
+app.command("hint", epilog=learner.HINT_EPILOG)(learner.hint)
+app.command("status", epilog=learner.STATUS_EPILOG)(learner.status)
+app.command("reset", epilog=learner.RESET_EPILOG)(learner.reset)
 app.command("grade", epilog=instructor.EPILOG)(instructor.grade)
 app.command("regrade", epilog=instructor.REGRADE_EPILOG)(instructor.regrade)
 app.command("history", epilog=records.HISTORY_EPILOG)(records.history)
@@ -54,9 +64,24 @@ def workshop(
     """Write a GPT, and know what is wrong with it."""
 
 
-def main() -> None:
+def main() -> NoReturn:
     """Run the command line. Exits with a status; text that the terminal cannot show is replaced, never an error."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
-    app(prog_name="workshop")
+    try:
+        app(prog_name="workshop")
+    except SystemExit as end:
+        if isinstance(end.code, int):
+            _leave(end.code)
+        raise
+    _leave(0)
+
+
+def _leave(status: int) -> NoReturn:
+    """End the process at once after its exit handlers: taking torch apart takes half a second, and helps nobody."""
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # the reader has gone, or the stream is closed
+            stream.flush()
+    os._exit(status)

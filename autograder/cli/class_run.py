@@ -6,13 +6,14 @@ import contextlib
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from autograder import __version__
+from autograder.cli.engine import Engine
 from autograder.cli.screen import USAGE, Screen, fresh_seed
 from autograder.track import Track
 from autograder.verdict import Report, Verdict
@@ -20,7 +21,7 @@ from autograder.verdict import Report, Verdict
 if TYPE_CHECKING:
     from autograder.classroom.changes import Change
     from autograder.classroom.late import Late, Policy
-    from autograder.classroom.ledger import Kind
+    from autograder.classroom.ledger import Kind, Result
     from autograder.classroom.local import Entry
     from autograder.sandbox import Limits
 
@@ -41,6 +42,7 @@ class Order:
     anew: bool = False  # grade also what is there already
     kind: Kind = "grade"
     policy: Policy | None = None
+    engine: Engine = field(default_factory=Engine)
     trusted: bool = False  # run student code even where it cannot be isolated
 
 
@@ -49,11 +51,13 @@ class ClassRun:
 
     def __init__(self, order: Order, console: Screen) -> None:
         from autograder.classroom.ledger import Ledger, LedgerError, Terms
+        from autograder.classroom.rows import Rows
         from autograder.reports.folder import FolderError, GradesFolder
 
         self.order, self.console = order, console
         self.paths = dict(order.entries)
-        self.reports: list[Report] = []
+        self._rows = Rows()
+        self.reports: list[Report] = []  # as rows of the class table: what else there is of a report, is on the disk
         self.failed = 0  # not graded this time, for a reason of ours
         self.kept: dict[str, str] = {}  # student whose earlier grade stays -> why there is no new one
         self.changes: list[Change] = []
@@ -70,6 +74,7 @@ class ClassRun:
                 draw=fresh_seed,
                 anew=order.anew,
                 kind=order.kind,
+                isolated_only=not order.trusted,
             )
         except FolderError as error:
             raise typer.BadParameter(str(error), param_hint="--out") from error
@@ -83,10 +88,11 @@ class ClassRun:
     def __exit__(self, *_: object) -> None:
         self.ledger.close()
 
-    def grade(self, jobs: int | None) -> bool:
-        """Grade all; True when Ctrl-C ended it early. Reports that are done are in `reports`, and on disk."""
-        from autograder.classroom.local import grade_class
+    def grade(self) -> bool:
+        """Grade all; True when Ctrl-C ended it early. Reports that are done are in `reports`, and on disk.
 
+        Raises NotIsolated and ClusterError.
+        """
         seed = self.run.seed
         verb = "Going on with" if self.run.goes_on else "Grading"
         self.console.print(f"{verb} {len(self.order.entries)} with seed {seed}")
@@ -97,12 +103,12 @@ class ClassRun:
                     self._take(report)
                     show(report, done, total, report.student in self.run.recalled)
 
-                grade_class(
+                self.order.engine.grade(
                     self.order.entries,
                     self.order.track,
+                    tell=self.console.print,
                     seed=seed,
                     limits=self.order.limits,
-                    jobs=jobs,
                     on_result=on_result,
                     recall=self.run.recall,
                     trust_students=self.order.trusted,
@@ -124,16 +130,19 @@ class ClassRun:
         elif self.order.kind == "regrade":
             self._compare(report.student)
         late = self._late(report) if same_files else None  # the date belongs to the new files, the score to the old
-        self.reports.append(report)
         if not self.folder.write_student(report, late):
             self.kept[report.student] = report.error
+        self.reports.append(self._rows.row(report))
 
     def _compare(self, student: str) -> None:
         from autograder.classroom.changes import Change
 
-        after = self.ledger.current(student)
+        before, after = self.run.earlier(student), self.ledger.current(student)
         if after is not None:
-            self.changes.append(Change(self.run.earlier(student), after))
+            self.changes.append(Change(self._slim(before) if before is not None else None, self._slim(after)))
+
+    def _slim(self, result: Result) -> Result:
+        return replace(result, report=self._rows.row(result.report))
 
     def _late(self, report: Report) -> Late | None:
         if self.order.policy is None or self.late is None:

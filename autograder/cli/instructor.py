@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autograder.cli.class_run import ClassRun, Order
+from autograder.cli.engine import EngineOption, JobsOption, SchedulerOption, chosen_engine
 from autograder.cli.screen import INTERRUPTED, OUR_FAULT, USAGE, Screen, write_plain
 from autograder.cli.student import course_named
 from autograder.track import Track
@@ -33,6 +34,7 @@ Examples:
   workshop grade ada.zip --seed 42              one archive, an earlier seed
   workshop grade submissions --policy late.toml with late marks
   workshop grade submissions --json > all.json  the class as data
+  workshop grade submissions --scheduler tcp://node1:8786   on a Dask cluster
 
 \b
 Writes class.json, class.csv and class.html, and a .json and .html for each
@@ -40,6 +42,9 @@ student as soon as it is done. Files of students not graded now stay.
 Each result is kept in DIR/ledger.sqlite3. After a crash or Ctrl-C the same
 command goes on where it stopped, with the seed it had; what is there already
 for the same files, kit, course and limits is reported and not graded again.
+On a cluster (pip install "gpt-workshop-kit[cluster]") this kit is installed
+on every node; submissions and results stay with this command alone. When a
+worker dies, another one grades what it had.
 Exit status: 0 graded, 2 wrong argument or path, or student code cannot be
 isolated here (see --trust-students), 3 some could not be graded (our fault;
 an earlier grade of theirs stays), 130 interrupted."""
@@ -60,9 +65,6 @@ PathArgument = Annotated[Path, typer.Argument(metavar="PATH", help="A folder of 
 OutOption = Annotated[Path, typer.Option(metavar="DIR", help="The folder for the results.")]
 SeedOption = Annotated[
     int | None, typer.Option(metavar="N", min=0, help="Draw the weights and inputs of an earlier run.")
-]
-JobsOption = Annotated[
-    int | None, typer.Option(metavar="N", min=1, help="Submissions graded at once. Default: one a core.")
 ]
 TimeoutOption = Annotated[
     float | None, typer.Option(metavar="S", min=0.1, help="Seconds for each call of student code.")
@@ -90,6 +92,8 @@ def grade(
     ] = True,
     policy: PolicyOption = None,
     jobs: JobsOption = None,
+    engine: EngineOption = None,
+    scheduler: SchedulerOption = None,
     timeout: TimeoutOption = None,
     memory: MemoryOption = None,
     track: TrackOption = "gpt",
@@ -97,6 +101,7 @@ def grade(
 ) -> None:
     """Grade a whole class and write its reports."""
     course = course_named(track)
+    workplace = chosen_engine(engine, scheduler, jobs)
     rules = _policy(policy)
     entries = _entries(path, course)
     _refuse_unfit(out, path)
@@ -109,11 +114,12 @@ def grade(
         seed,
         anew=not resume,
         policy=rules,
+        engine=workplace,
         trusted=trust_students,
     )
     console = Screen(sys.stderr if as_json else sys.stdout)
     with ClassRun(order, console) as run:
-        interrupted, text = _graded(run, jobs)
+        interrupted, text = _graded(run)
         if as_json:
             write_plain(text)
         run.tell(interrupted, table=not as_json)
@@ -126,6 +132,8 @@ def regrade(
     seed: SeedOption = None,
     policy: PolicyOption = None,
     jobs: JobsOption = None,
+    engine: EngineOption = None,
+    scheduler: SchedulerOption = None,
     timeout: TimeoutOption = None,
     memory: MemoryOption = None,
     track: TrackOption = "gpt",
@@ -135,38 +143,62 @@ def regrade(
     from autograder.cli.records import tell_changes
 
     course = course_named(track)
+    workplace = chosen_engine(engine, scheduler, jobs)
     rules = _policy(policy)
     entries = _entries(path, course)
     _refuse_unfit(out, path)
-    limits = _limits(timeout, memory)
     order = Order(
-        path, entries, course, limits, out, seed, anew=True, kind="regrade", policy=rules, trusted=trust_students
+        path,
+        entries,
+        course,
+        _limits(timeout, memory),
+        out,
+        seed,
+        anew=True,
+        kind="regrade",
+        policy=rules,
+        engine=workplace,
+        trusted=trust_students,
     )
     with ClassRun(order, Screen(sys.stdout)) as run:
-        interrupted, _ = _graded(run, jobs)
+        interrupted, _ = _graded(run)
         tell_changes(run.changes, run.console)
         run.tell(interrupted, table=False)
     raise typer.Exit(_status(run, interrupted))
 
 
-def _graded(run: ClassRun, jobs: int | None) -> tuple[bool, str]:
+def _graded(run: ClassRun) -> tuple[bool, str]:
     """Grade, and write the class files; a full disk, or a folder that went away, ends it with a sentence."""
     from autograder.classroom.ledger import LedgerError
-    from autograder.classroom.local import NotIsolated
+    from autograder.classroom.refusals import ClusterError, NoCluster, NotIsolated
 
     try:
-        interrupted = run.grade(jobs)
+        try:
+            interrupted = run.grade()
+        except (NotIsolated, ClusterError):
+            if run.reports:
+                run.write_class(interrupted=True)
+            raise
         if interrupted and not run.reports:
             return True, ""  # nothing is done: what an earlier run wrote stays
         return interrupted, run.write_class(interrupted)
     except NotIsolated as refusal:
-        typer.echo(f"Nothing was graded: {refusal}.\n{_HOW_TO_ISOLATE}", err=True)
+        typer.echo(f"{_done(run)} graded: {refusal}.\n{_HOW_TO_ISOLATE}", err=True)
         raise typer.Exit(USAGE) from None
+    except NoCluster as error:
+        typer.echo(f"Nothing was graded: {error} Is the address right, and the cluster up?", err=True)
+        raise typer.Exit(USAGE) from None
+    except ClusterError as error:
+        typer.echo(f"Error: {error}\n{_done(run)} graded. Give the same command again to go on.", err=True)
     except LedgerError as error:
         typer.echo(f"Error: {error}", err=True)
     except OSError as error:
         typer.echo(f"The results could not be written to {run.order.out}: {error.strerror or error}.", err=True)
     raise typer.Exit(OUR_FAULT)
+
+
+def _done(run: ClassRun) -> str:
+    return f"{len(run.reports)} of {len(run.order.entries)} were" if run.reports else "Nothing was"
 
 
 def _status(run: ClassRun, interrupted: bool) -> int:

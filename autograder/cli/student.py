@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from autograder.cli.folder import note
 from autograder.cli.screen import INTERRUPTED, NOT_RIGHT, OUR_FAULT, Screen, fresh_seed, write_plain
 from autograder.track import Track, load_track
 from autograder.verdict import Report, Verdict
@@ -40,6 +41,7 @@ def check(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole report as JSON, and nothing else.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="List the checks that passed too.")] = False,
+    progress: Annotated[bool, typer.Option(help="Note in your folder what you have reached.")] = True,
 ) -> None:
     """Check your own work and say what is wrong with it."""
     course = course_named(track)
@@ -51,6 +53,8 @@ def check(
     except KeyboardInterrupt:
         typer.echo("Interrupted.", err=True)
         raise typer.Exit(INTERRUPTED) from None
+    if progress:
+        note(path, course, lambda before: before.with_report(report))
     if as_json:
         from autograder.reports.tables import json_text, student_json
 

@@ -48,8 +48,8 @@ BANK = _read_bank()
 MATCH = 1e-4
 
 
-#: Numbers in an output up to which pairs of mistakes are tried: there are hundreds of pairs.
-PAIR_LIMIT = 10_000
+#: Positions up to which pairs of mistakes are tried: there are hundreds of pairs, and attention grows with the square.
+PAIR_LIMIT = 64
 
 
 def recognise(
@@ -61,7 +61,7 @@ def recognise(
     if matches(part, (), inputs, weights, config, output):
         return ()  # two mistakes may undo each other
     singles = ((entry,) for entry in of_part(part))
-    small = output.numel() <= PAIR_LIMIT
+    small = output.shape[1] <= PAIR_LIMIT
     for candidate in itertools.chain(singles, pairs(part) if small else ()):
         if matches(part, candidate, inputs, weights, config, output):
             return candidate

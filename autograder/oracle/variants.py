@@ -45,8 +45,10 @@ def attention(x: Tensor, w: Weights, config: Config, s: Switches) -> Tensor:
     batch, length, width = x.shape
     heads = 1 if s.get("heads") == "one" else config["n_head"]
     size = width // heads
-    if s.get("heads") == "swapped":
+    per_head = size
+    if s.get("heads") in ("swapped", "swapped in the view"):
         heads, size = size, heads
+        per_head = size if s.get("heads") == "swapped" else heads
     q, k, v = _split(linear(x, w, "c_attn"), s.get("order", "qkv"), heads, size)
     if s.get("scores") == "k from q":
         k = q
@@ -66,7 +68,7 @@ def attention(x: Tensor, w: Weights, config: Config, s: Switches) -> Tensor:
     if s.get("norm") == "unit q and k":
         q, k = functional.normalize(q, dim=-1), functional.normalize(k, dim=-1)
     keys = k.reshape(*k.shape[:2], k.shape[3], k.shape[2]) if s.get("transpose") == "view" else k.transpose(-2, -1)
-    scores = q @ keys * _scale(s.get("scale", "head_dim"), config, size, length)
+    scores = q @ keys * _scale(s.get("scale", "head_dim"), config, per_head, length)
     # A softmax over heads meets rows that are masked in every head: -inf would make them NaN, -1e9 does not.
     scores = _masked(scores, s.get("mask", "causal"), -1e9 if s.get("softmax") == "heads" else -math.inf)
     weights = torch.softmax(scores, dim={"keys": -1, "queries": -2, "heads": 1}[s.get("softmax", "keys")])
@@ -182,6 +184,8 @@ def norm(x: Tensor, w: Weights, name: str, kind: str = "layer") -> Tensor:
         "rms 1e-6": lambda: x * (x.pow(2).mean(-1, keepdim=True) + 1e-6) ** -0.5,
         "over time": lambda: (x - x.mean(1, keepdim=True)) / torch.sqrt(x.var(1, unbiased=False, keepdim=True) + 1e-5),
         "batch": lambda: (x - x.mean((0, 1))) / torch.sqrt(x.var((0, 1), unbiased=False) + 1e-5),
+        "over time, unbiased": lambda: (x - x.mean(1, keepdim=True)) / torch.sqrt(x.var(1, keepdim=True) + 1e-5),
+        "affine": lambda: x,
         "unbiased": lambda: (x - x.mean(-1, keepdim=True)) / torch.sqrt(x.var(-1, keepdim=True) + 1e-5),
         "not centred": lambda: x / torch.sqrt(x.var(-1, unbiased=False, keepdim=True) + 1e-5),
         "only centred": lambda: x - x.mean(-1, keepdim=True),

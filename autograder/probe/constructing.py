@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import types
+from collections.abc import Iterator
 from typing import Any
+
+from torch import Tensor, nn
 
 #: What constructors with plain arguments call the fields of the configuration.
 SYNONYMS = {
@@ -29,6 +33,48 @@ SYNONYMS = {
 #: Values for fields that a student's config declares without a default, by their annotation.
 GUESSES: dict[Any, Any] = {"float": 0.0, "int": 0, "bool": True, float: 0.0, int: 0, bool: True}
 
+#: What training scripts call on every model.
+METHODS = (
+    *("train", "eval", "to", "float", "cuda", "parameters", "named_parameters", "modules", "named_modules", "children"),
+    *("state_dict", "load_state_dict", "zero_grad", "requires_grad_", "apply", "_apply", "__deepcopy__"),
+)
+
+
+def replaced_methods(model: nn.Module) -> tuple[list[str], list[str]]:
+    """Return which of nn.Module's METHODS the model replaces, and which of them by what cannot be called."""
+    found: dict[str, object] = {}
+    for cls in reversed(type.__getattribute__(type(model), "__mro__")):
+        found |= type.__getattribute__(cls, "__dict__") if not issubclass(nn.Module, cls) else {}
+    found |= vars(model)
+    replaced = [name for name in METHODS if name in found]
+    return replaced, [
+        name for name in replaced if not callable(found[name]) and not hasattr(type(found[name]), "__get__")
+    ]
+
+
+#: How layers, and models that initialise them, draw their weights: in ten million numbers, a tenth of a second.
+_DRAWS = ("normal_", "uniform_")
+
+
+@contextlib.contextmanager
+def uninitialised() -> Iterator[None]:
+    """Leave the weights that are drawn in here as they come: for a model of which only the tensors are counted."""
+    originals = {name: vars(Tensor).get(name) for name in _DRAWS}  # None: inherited from torch's C++ base
+    for name in _DRAWS:
+        setattr(Tensor, name, _leave)
+    try:
+        yield
+    finally:
+        for name, original in originals.items():
+            if original is None:
+                delattr(Tensor, name)
+            else:
+                setattr(Tensor, name, original)
+
+
+def _leave(tensor: Tensor, *_: Any, **__: Any) -> Tensor:
+    return tensor
+
 
 def make_config(cls: Any, values: dict[str, Any]) -> tuple[Any, str]:
     """Return the student's config when it can hold these values, else one of ours that answers for it.
@@ -37,7 +83,8 @@ def make_config(cls: Any, values: dict[str, Any]) -> tuple[Any, str]:
     """
     try:
         config = cls(**values)
-        if all(getattr(config, name, None) == value for name, value in values.items()):
+        held = {name: getattr(config, name, None) for name in values}
+        if held == values and not any(type(value) is float for value in held.values()):
             return config, "student"
     except (ValueError, AssertionError):
         return _substitute(cls, values), "refused"

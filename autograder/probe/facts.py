@@ -15,14 +15,15 @@ MAX_PARAMETERS = 600
 MAX_OUTPUT_BYTES = 64 * 2**20
 
 
-def describe(model: nn.Module) -> dict[str, Any]:
-    """Return the parameter table of a model: each name, shape, dtype, identity group, and a look at its values."""
+def describe(model: nn.Module, look: bool) -> dict[str, Any]:
+    """Return the parameter table of a model: each name, shape, identity group and, with `look`, what its values are."""
     groups: dict[int, int] = {}
     storages: dict[int, int] = {}
     rows: list[dict[str, Any]] = []
     for name, parameter in nn.Module.named_parameters(model, remove_duplicate=False):
         if len(rows) >= MAX_PARAMETERS:
             return {"parameters": [], "claimed": None, "too_many": True}
+        values = _look(parameter.detach()) if look else {}
         rows.append(
             {
                 "name": name[:120],
@@ -31,12 +32,18 @@ def describe(model: nn.Module) -> dict[str, Any]:
                 "group": groups.setdefault(id(parameter), len(groups)),
                 "storage": storages.setdefault(parameter.data_ptr(), len(storages)),
                 "plain": type(parameter) is nn.Parameter,
-                "std": 0.0 if parameter.numel() == 0 else float(parameter.detach().double().std(unbiased=False)),
-                "zero": not bool(parameter.detach().any()),
-                "finite": bool(torch.isfinite(parameter.detach()).all()),
+                **values,
             }
         )
     return {"parameters": rows, "claimed": _claimed_count(model)}
+
+
+def _look(values: Tensor) -> dict[str, Any]:
+    return {
+        "std": 0.0 if values.numel() == 0 else float(values.double().std(unbiased=False)),
+        "zero": not bool(values.any()),
+        "finite": bool(torch.isfinite(values).all()),
+    }
 
 
 def _claimed_count(model: nn.Module) -> int | None:

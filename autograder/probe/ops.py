@@ -16,7 +16,15 @@ import numpy
 import torch
 from torch import Tensor, nn
 
-from autograder.probe.constructing import argument_names, make_config, plain_arguments, read_field, required_names
+from autograder.probe.constructing import (
+    argument_names,
+    make_config,
+    plain_arguments,
+    read_field,
+    replaced_methods,
+    required_names,
+    uninitialised,
+)
 from autograder.probe.devices import DeviceWatch
 from autograder.probe.facts import changed, describe, fingerprint, gradients, outputs, random_state
 from autograder.probe.faults import describe_exception
@@ -26,7 +34,8 @@ from autograder.probe.watch import Snapshot, Watch, snapshot
 
 Result = tuple[dict[str, Any], dict[str, Tensor]]
 
-
+#: torch.manual_seed would also prepare for GPUs that are not there, a millisecond each time.
+_GENERATOR = torch.default_generator
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
@@ -57,6 +66,10 @@ def _place(model: nn.Module, path: str, module: nn.Module) -> None:
 def refuse(*_: Any, **__: Any) -> None:
     """Stand in for functions that open files or start programs without Python's audit hooks seeing it."""
     raise PermissionError("this is not allowed while grading")
+
+
+def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
 class Workbench:
@@ -91,8 +104,10 @@ class Workbench:
             "load": self._load,
             "config": self._config,
             "build": self._build,
+            "trial": self._trial,
             "weights": self._weights,
             "call": self._call,
+            "calls": self._calls,
             "step": self._step,
             "copy": self._copy,
             "forget": self._forget,
@@ -101,8 +116,10 @@ class Workbench:
             data, out = operations[op](args, tensors)
         except StudentFault as fault:
             data, out = {"error": describe_exception(fault.error, self._tree, fault.stage).to_json()}, {}
-        if op in ("load", "config", "build", "call"):
+        if op in ("load", "build"):
             self._watch.inspect()
+        elif op in ("config", "trial", "call", "calls"):
+            self._watch.glance()
         data["watch"] = {
             "tampering": self._watch.tampering,
             "side_effects": self._watch.side_effects,
@@ -148,16 +165,18 @@ class Workbench:
     def _build(self, args: dict[str, Any], _: dict[str, Tensor]) -> Result:
         """Build a model.
 
-        args: cls, config (values), dtype, seed, interface, stand_ins (class -> kind: put in the class's place before
+        args: cls, config (values), dtype, seed, interface, look (at the parameters' values), counted (its
+        weights need no values), stand_ins (class -> kind: put in the class's place before
         the model is built), placed (sub-module path -> kind: put there after it was built).
         """
-        torch.manual_seed(args["seed"])
+        _GENERATOR.manual_seed(args["seed"])
         cls = self._class(args["cls"])
         config, origin = make_config(self._class(self._config_class), args["config"])
         built: list[str] = []
         width = int(args["config"]["n_embd"])
         self._expected = dict(args["config"])
-        with self._stand_ins(args.get("stand_ins", {}), built, width), student_code("build"):
+        counted = uninitialised() if args.get("counted") else contextlib.nullcontext()
+        with self._stand_ins(args.get("stand_ins", {}), built, width), student_code("build"), counted:
             try:
                 if args.get("interface") == "keywords":
                     model = cls(**plain_arguments(cls, args["config"]))
@@ -188,6 +207,7 @@ class Workbench:
         nn.Module.to(model, dtype=DTYPES[args.get("dtype", "float32")])
         self._models[self._next] = model
         self._next += 1
+        replaced, hidden = replaced_methods(model)
         facts = {
             "handle": self._next - 1,
             "config_origin": origin,
@@ -196,8 +216,40 @@ class Workbench:
             "stand_ins": len(built),
             "misled": sorted({line for line in built if line})[:3],
             "odd": odd[:3],
+            "replaced": replaced,
+            "hidden": hidden,
         }
-        return {**facts, **describe(model)}, {}
+        return {**facts, **describe(model, bool(args.get("look")))}, {}
+
+    def _trial(self, args: dict[str, Any], tensors: dict[str, Tensor]) -> Result:
+        """Build a model, give it weights, call it: one request for what takes three or more.
+
+        args: build (as for `build`), calls (each as for `call`), keep (whether the model stays). Weights arrive as
+        "w/name", the tensors of call k as "k/name", and so do its outputs. A call that raises does not end the trial.
+        """
+        data, _ = self._build(args["build"], {})
+        if "handle" not in data:
+            return data, {}
+        handle = {"handle": data["handle"]}
+        self._weights(handle, _under("w/", tensors))
+        answers, out = self._calls({**args, **handle}, tensors)
+        if not args["keep"]:
+            self._forget(handle, {})
+        return {**data, **answers}, out
+
+    def _calls(self, args: dict[str, Any], tensors: dict[str, Tensor]) -> Result:
+        """Make several calls of one model, as `trial` does; the watch looks in between."""
+        answers: list[dict[str, Any]] = []
+        out: dict[str, Tensor] = {}
+        for number, call in enumerate(args["calls"]):
+            self._watch.glance()
+            try:
+                answer, found = self._call({**call, "handle": args["handle"]}, _under(f"{number}/", tensors))
+            except StudentFault as fault:
+                answer, found = {"error": describe_exception(fault.error, self._tree, fault.stage).to_json()}, {}
+            answers.append(answer)
+            out |= {f"{number}/{name}": value for name, value in found.items()}
+        return {"answers": answers}, out
 
     def _class(self, name: str) -> Any:
         assert self._loaded is not None, "load comes first"
@@ -239,7 +291,7 @@ class Workbench:
                 model.load_state_dict(usable, strict=False)
             else:
                 nn.Module.load_state_dict(model, usable, strict=False)
-        return {"parameters": describe(model)["parameters"]} if args.get("own") else {}, {}
+        return {"parameters": describe(model, look=True)["parameters"]} if args.get("own") else {}, {}
 
     def _call(self, args: dict[str, Any], tensors: dict[str, Tensor]) -> Result:
         """Call a model (or one of its sub-modules).
@@ -260,7 +312,7 @@ class Workbench:
         for parameter in nn.Module.parameters(model):
             parameter.grad = None
         before = fingerprint(model) if args.get("observe") else {}
-        torch.manual_seed(args["seed"])
+        _GENERATOR.manual_seed(args["seed"])
         random.seed(args["seed"])
         numpy.random.seed(args["seed"] % 2**32)
         state = random_state()

@@ -62,15 +62,19 @@ class Watch:
     def inspect(self) -> None:
         """Compare with how things were, note the differences, and undo what can be undone.
 
-        To be called after the submission was imported and after each call, outside any torch context of the caller's
-        own. Functions are put back first: what follows calls them. Never raises.
+        To be called after the submission was imported and after a model was built, outside any torch context of the
+        caller's own. Functions are put back first: what follows calls them. Never raises.
         """
-        steps: tuple[Callable[[Log], None], ...] = (
-            self._originals.inspect,
-            self._intercepts.inspect,
-            self._settings.inspect,
-            self._inspect_processes,
-        )
+        self._take((self._originals.inspect, self._intercepts.inspect, self._settings.inspect, self._inspect_processes))
+
+    def glance(self) -> None:
+        """As `inspect`, but for the three thousand functions: for after a call, where it would cost more than the call.
+
+        What a call replaces is seen after the next model was built.
+        """
+        self._take((self._intercepts.inspect, self._settings.inspect))
+
+    def _take(self, steps: tuple[Callable[[Log], None], ...]) -> None:
         for step in steps:
             try:
                 step(self._log)

@@ -40,6 +40,17 @@ MODULES: tuple[ModuleType, ...] = (
     time,
 )
 CLASSES: tuple[type, ...] = (torch.Tensor, torch.nn.Module, unittest.TestCase)
+#: Layers that models are made of. To change one for everybody (its initialisation, say) is a mistake as `F.gelu = ...`.
+LAYERS: tuple[type, ...] = (
+    torch.nn.Linear,
+    torch.nn.Embedding,
+    torch.nn.LayerNorm,
+    torch.nn.GELU,
+    torch.nn.Dropout,
+    torch.nn.ModuleList,
+    torch.nn.ModuleDict,
+    torch.nn.Sequential,
+)
 #: Of these modules only a few functions matter, and others (sys.stdout, sys.excepthook) are changed by honest code.
 FUNCTIONS: Mapping[ModuleType, tuple[str, ...]] = {
     os: ("read", "write", "open", "close", "kill", "getpid"),  # not _exit: coverage tools wrap it in each fork
@@ -63,6 +74,7 @@ HABITS = frozenset(
 #: No grade rests on these, and a clumsy `F.gelu = ...` is a mistake: it is told, costs its point, and stays as it is,
 #: because the submission's own layers count on it.
 FUNCTIONAL = "torch.nn.functional"
+LAYER_LABEL = "torch.nn.modules"
 
 
 @dataclass(frozen=True)
@@ -105,10 +117,12 @@ class Snapshot:
     def inspect(self, log: Log) -> None:
         """Report what was replaced or deleted, and put it back. Names that were added are nobody's business."""
         for namespace in self.namespaces:
-            if namespace.label == FUNCTIONAL:
+            if namespace.label == FUNCTIONAL or namespace.label.startswith(LAYER_LABEL):
                 changed = [name for name, original in namespace.members if namespace.current.get(name) is not original]
+                changed += sorted(namespace.inherited.intersection(namespace.current))
                 if changed:
-                    log.side_effect(f"The code replaces functions of {FUNCTIONAL} for everybody: {listing(changed)}.")
+                    where = namespace.label.replace(LAYER_LABEL, "torch.nn")
+                    log.side_effect(f"The code replaces functions of {where} for everybody: {listing(changed)}.")
                 continue
             names = namespace.replaced()
             forbidden = [name for name in names if (namespace.label, name) not in HABITS]
@@ -131,7 +145,7 @@ def snapshot() -> Snapshot:
             _module(module, [name for name, value in vars(module).items() if _counts(name, value)])
             for module in MODULES
         ),
-        *(_class(cls) for cls in CLASSES),
+        *(_class(cls) for cls in (*CLASSES, *LAYERS)),
         *(_module(module, [name for name in names if hasattr(module, name)]) for module, names in FUNCTIONS.items()),
     ]
     for module in ours:

@@ -108,9 +108,6 @@ class Settings:
             _Setting("inference mode", torch.is_inference_mode_enabled, enable_inference, on_off),
             _Setting("gradient recording", torch.is_grad_enabled, torch._C._set_grad_enabled, on_off),
             _Setting("deterministic algorithms", deterministic, set_deterministic, lambda value: on_off(value[0])),
-            _Setting(
-                "float32 matmul precision", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision
-            ),
             _Setting("anomaly detection", torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly, on_off),
             _Setting("autocast", lambda: autocast("cpu"), lambda value: set_autocast("cpu", value), on_off),
         ]
@@ -186,6 +183,8 @@ def _surrounding_settings() -> list[_Setting]:
         _Setting("the working directory", os.getcwd, os.chdir),
         _Setting("the umask", _umask, os.umask),
         _Setting("the number of threads", torch.get_num_threads, torch.set_num_threads),
+        # A line of every training script for GPUs (allow_tf32 is the same); on a CPU it changes nothing here.
+        _Setting("float32 matmul precision", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
     ]
     if hasattr(os, "sched_getaffinity"):
         affinity: Callable[[], Any] = lambda: os.sched_getaffinity(0)  # noqa: E731

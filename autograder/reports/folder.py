@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from autograder.classroom.late import Late
-from autograder.reports.html import ClassMeta, class_page, student_page
+from autograder.reports.html import ClassMeta, class_page_pieces, student_page
 from autograder.reports.tables import class_csv, class_json, file_names, json_text, student_json
 from autograder.verdict import Report, Verdict
 
@@ -23,12 +23,12 @@ class FolderError(Exception):
     """The folder cannot take the results; the text says why and what to do."""
 
 
-def write_atomic(path: Path, text: str) -> None:
-    """Write `text` as UTF-8 so that a reader sees the old file or the new one, never half of one."""
+def write_atomic(path: Path, text: str | Iterable[str]) -> None:
+    """Write `text` (or its pieces) as UTF-8 so that a reader sees the old file or the new one, never half of one."""
     handle, name = tempfile.mkstemp(prefix=".", suffix=".part", dir=path.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
-            stream.write(text)
+            stream.writelines([text] if isinstance(text, str) else text)
         Path(name).chmod(0o644)  # mkstemp makes files that only their owner reads
         Path(name).replace(path)
     except BaseException:  # Ctrl-C too: no half file stays behind
@@ -105,7 +105,7 @@ class GradesFolder:
         text = json_text(data)
         write_atomic(self.path / "class.json", text)
         write_atomic(self.path / "class.csv", class_csv(reports, meta.parts or None, late))
-        write_atomic(self.path / "class.html", class_page(reports, meta, self.names, late))
+        write_atomic(self.path / "class.html", class_page_pieces(reports, meta, self.names, late))
         return text
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
@@ -59,13 +59,23 @@ def class_page(
     late: Mapping[str, Late] | None = None,
 ) -> str:
     """Return the page of the class. `names` are the students' file names, for the links; `late` the late marks."""
+    return "".join(class_page_pieces(reports, meta, names, late))
+
+
+def class_page_pieces(
+    reports: Iterable[Report],
+    meta: ClassMeta,
+    names: Mapping[str, str] | None = None,
+    late: Mapping[str, Late] | None = None,
+) -> Iterator[str]:
+    """Return the page of the class piece by piece: of a thousand students it is too large to be held twice."""
     reports = in_order(reports)
     names = names or file_names(report.student for report in reports)
     counts = {verdict: sum(report.verdict is verdict for report in reports) for verdict in Verdict}
     return (
         _environment()
         .get_template("class.html")
-        .render(
+        .generate(
             reports=reports,
             meta=meta,
             late=late,

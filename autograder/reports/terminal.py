@@ -50,6 +50,11 @@ def student_report(
     console.print(Group(*writer.closing(report, parts, whole=only is None)))
 
 
+def part_report(part: PartResult, *, ascii: bool, verbose: bool = False) -> RenderableType:
+    """Return one part with what is wrong in it, as `student_report` shows it."""
+    return Group(*_Writer(ascii=ascii, verbose=verbose).part(part))
+
+
 def class_table(reports: Iterable[Report], console: Console) -> None:
     """Print the class: a row a student, then the mean, the most common diagnoses, and what we could not grade."""
     reports = in_order(reports)

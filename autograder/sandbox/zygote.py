@@ -61,6 +61,7 @@ def main(control_number: str, workbench: str, layers: str) -> None:
     del control
     if job is not None:
         boot.run_child(*job, make, me, plan)
+    os._exit(0)  # taking torch apart takes longer than a check of one part
 
 
 def warm_up() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 
 from autograder.submission.names import (
     COMPILED_SUFFIXES,
@@ -17,6 +18,8 @@ from autograder.submission.names import (
 from autograder.track import Track
 
 _MAX_LISTED = 5  # names in one sentence
+#: What `workshop check` and `watch` leave in a student's folder: nothing to warn of.
+_OWN_FILES = ".workshop-progress"
 
 
 @dataclass
@@ -33,7 +36,7 @@ def sift(listing: Listing, track: Track) -> Sifted:
     """Sort out the entries of `listing`. Names that the track asks for always count."""
     required = set(required_names(track))
     sifted = Sifted()
-    left_out = list(listing.pruned)
+    left_out = [path for path in listing.pruned if not PurePosixPath(path).name.startswith(_OWN_FILES)]
     taken: set[str] = set()
     for entry in sorted(listing.entries, key=lambda entry: _order(entry, required)):
         if entry.path in required:
