@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from autograder import __version__
-from autograder.cli import instructor, learner, records, student, watch
+from autograder.cli import corpus, instructor, learner, records, student, training, watch, writing
 
 _EPILOG = """\b
 Examples:
@@ -21,6 +21,8 @@ Examples:
   workshop grade submissions      grade a folder, one student each
   workshop regrade submissions    grade again, and see what changed and why
   workshop history ada            all results of one student
+  workshop train --path exercises train the GPT that you wrote
+  workshop generate runs/cpu      write with it
 
 \b
 `workshop check --help` and `workshop grade --help` show more."""
@@ -42,6 +44,9 @@ app.command("reset", epilog=learner.RESET_EPILOG)(learner.reset)
 app.command("grade", epilog=instructor.EPILOG)(instructor.grade)
 app.command("regrade", epilog=instructor.REGRADE_EPILOG)(instructor.regrade)
 app.command("history", epilog=records.HISTORY_EPILOG)(records.history)
+app.command("data", epilog=corpus.EPILOG)(corpus.data)
+app.command("train", epilog=training.EPILOG)(training.train)
+app.command("generate", epilog=writing.EPILOG)(writing.generate)
 
 
 def _version(wanted: bool) -> None:
