@@ -23,12 +23,15 @@ class FolderError(Exception):
     """The folder cannot take the results; the text says why and what to do."""
 
 
-def write_atomic(path: Path, text: str | Iterable[str]) -> None:
+def write_atomic(path: Path, text: str | bytes | Iterable[str]) -> None:
     """Write `text` (or its pieces) as UTF-8 so that a reader sees the old file or the new one, never half of one."""
     handle, name = tempfile.mkstemp(prefix=".", suffix=".part", dir=path.parent)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
-            stream.writelines([text] if isinstance(text, str) else text)
+        with os.fdopen(handle, "wb") as stream:
+            if isinstance(text, bytes):
+                stream.write(text)
+            else:
+                stream.writelines(piece.encode() for piece in ([text] if isinstance(text, str) else text))
         Path(name).chmod(0o644)  # mkstemp makes files that only their owner reads
         Path(name).replace(path)
     except BaseException:  # Ctrl-C too: no half file stays behind
