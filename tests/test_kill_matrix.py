@@ -35,7 +35,8 @@ AGREEMENT = 97.0
 
 def quick(case: Case) -> bool:
     """Whether the quick test grades this case: chosen by its name alone, the same ones on every machine."""
-    chosen = case.kind in ("renamed", "broken") or zlib.crc32(case.name.encode()) % ONE_IN == 0
+    number = zlib.crc32(case.name.encode()) % ONE_IN
+    chosen = case.kind in ("renamed", "broken") or number == 0 or (case.kind == "hostile" and number == 1)
     return chosen and case.name not in LONG
 
 
