@@ -5,8 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import shlex
 import shutil
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -314,6 +317,19 @@ def test_an_export_is_never_written_over_the_results(class_folder: Path, name: s
     result = workshop("canvas", class_folder, "--out", class_folder / name)
     assert result.exit_code == 2
     assert before == ((class_folder / "students" / "ada.json").read_bytes(), (class_folder / "class.json").read_bytes())
+
+
+def test_stdout_gets_utf_8_in_any_locale_and_a_reader_who_leaves_is_no_error(class_folder: Path) -> None:
+    command = [sys.executable, "-m", "autograder", "export", "canvas", str(class_folder), "--out", "-"]
+    plain = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
+    run = subprocess.run(command, env=plain, capture_output=True, check=False)
+    assert "Zoë Müller" in run.stdout.decode()
+    reader, writer = os.pipe()
+    os.close(reader)
+    run = subprocess.run(command, env=plain, stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+    assert b"Traceback" not in run.stderr
+    assert b"BrokenPipe" not in run.stderr
 
 
 def test_a_place_that_cannot_be_written_is_explained(class_folder: Path, tmp_path: Path) -> None:

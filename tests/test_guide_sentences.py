@@ -49,7 +49,7 @@ WRITTEN: dict[str, dict[str, tuple[str, str]]] = {
         "`c_proj(c_fc(x))`": ("self.gelu(self.c_fc(x))", "self.c_fc(x)"),
         "`x ** 2` in a GELU by hand": (
             "self.gelu(self.c_fc(x))",
-            "self.c_fc(x); h = hidden; hidden = 0.5 * h * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (h + 0.044715 * h**2)))",
+            "(h := self.c_fc(x)) * 0.5 * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (h + 0.044715 * h**2)))",
         ),
         "`gelu(c_proj(c_fc(x)))`": (
             "hidden = self.gelu(self.c_fc(x))  # (B, T, 4C)\n        return self.c_proj(hidden)",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autograder.cli.screen import NOT_RIGHT, OUR_FAULT
+from autograder.cli.screen import NOT_RIGHT, OUR_FAULT, leave_pipe
 from autograder.cli.student import course_named
 
 if TYPE_CHECKING:
@@ -207,8 +207,11 @@ def _write(data: str | bytes, out: Path | None, results: Path | None, name: str,
     raw = data.encode() if isinstance(data, str) else data
     place = out if out is not None else (results or Path()) / name
     if str(place) == "-":
-        sys.stdout.buffer.write(raw)  # UTF-8 whatever the terminal's encoding: a name must not lose its letters
-        sys.stdout.flush()
+        try:
+            sys.stdout.buffer.write(raw)  # UTF-8 whatever the terminal's encoding: a name must not lose its letters
+            sys.stdout.flush()
+        except BrokenPipeError:  # the reader has left (`| head`)
+            leave_pipe(sys.stdout)
         return
     if place.is_dir():
         raise typer.BadParameter(f"{place} is a folder: name a file.", param_hint="--out")
