@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from autograder import __version__
-from autograder.cli import corpus, instructor, learner, records, student, training, watch, writing
+from autograder.cli import build, corpus, instructor, lab, learner, records, student, training, watch, writing
 
 _EPILOG = """\b
 Examples:
@@ -23,6 +23,7 @@ Examples:
   workshop history ada            all results of one student
   workshop train --path exercises train the GPT that you wrote
   workshop generate runs/cpu      write with it
+  workshop lab                    the same course in JupyterLab
 
 \b
 `workshop check --help` and `workshop grade --help` show more."""
@@ -46,6 +47,8 @@ app.command("regrade", epilog=instructor.REGRADE_EPILOG)(instructor.regrade)
 app.command("history", epilog=records.HISTORY_EPILOG)(records.history)
 app.command("data", epilog=corpus.EPILOG)(corpus.data)
 app.command("train", epilog=training.EPILOG)(training.train)
+app.command("lab", epilog=lab.EPILOG)(lab.lab)
+app.command("build", epilog=build.EPILOG)(build.build)
 app.command("generate", epilog=writing.EPILOG)(writing.generate)
 
 
