@@ -104,7 +104,9 @@ def _sources(root: Path, track: Track) -> list[_Source]:
         solution, prose = _read(folder / part.file), _read(folder / page)
         for name, text in ((part.file, solution), (page, prose)):
             if text is None:
-                raise AuthoringError(f"{folder / name} is not there, or no UTF-8 text: run this in the course's checkout.")
+                raise AuthoringError(
+                    f"{folder / name} is not there, or no UTF-8 text: run this in the course's checkout."
+                )
         assert solution is not None and prose is not None
         _must_parse(solution, part.file)
         stub = stub_text(solution, f"solutions/{part.file}")

@@ -13,8 +13,8 @@ from autograder.track import Part, Track
 _CHECK = """\
 ## Check it
 
-Run the cell above, then the next one. It looks at the class as it is now in this notebook, in a process of its own. Stuck?
-`hint("{part}")` says a little more each time, and costs nothing."""
+Run the cell above, then the next one. It looks at the class as it is now in this notebook, in a process of its own.
+Stuck? `hint("{part}")` says a little more each time, and costs nothing."""
 _TOGETHER = """\
 ## All five together
 
@@ -33,7 +33,9 @@ def read_prose(text: str, file: str) -> Prose:
     """Read solutions/PART.md: one section about the picture, one with questions. Raises AuthoringError."""
     sections = [section.strip() for section in re.split(r"^(?=## )", text, flags=re.MULTILINE) if section.strip()]
     if len(sections) != 2 or not all(section.startswith("## ") for section in sections):
-        raise AuthoringError(f"{file}, line 1: write two sections (##), about the picture and to go on; not {len(sections)}.")
+        raise AuthoringError(
+            f"{file}, line 1: write two sections (##), about the picture and to go on; not {len(sections)}."
+        )
     return Prose(*sections)
 
 
@@ -65,7 +67,9 @@ def _cells(track: Track, part: Part, source: str, prose: Prose, file: str) -> It
     found = jupytext.reads(source, fmt="py:percent").cells
     if [cell.cell_type for cell in found] != ["markdown", "code"] or not found[0].metadata.get("title"):
         kinds = ", ".join(cell.cell_type for cell in found)
-        raise AuthoringError(f"{file}, line 1: not `# %% TITLE [markdown]`, then one `# %%` with the code, but: {kinds}.")
+        raise AuthoringError(
+            f"{file}, line 1: not `# %% TITLE [markdown]`, then one `# %%` with the code, but: {kinds}."
+        )
     text, code = found
     yield new_markdown_cell(f"# {text.metadata['title']}\n\n{text.source}")
     yield new_code_cell(_setup(track, part))

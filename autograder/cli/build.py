@@ -39,9 +39,7 @@ def build(
     course = course_named(track)
     top = root or Path(autograder.__file__).resolve().parents[1]
     if missing := [name for name in ("jupytext", "nbformat") if importlib.util.find_spec(name) is None]:
-        typer.echo(
-            f'Error: this needs {" and ".join(missing)}: pip install "gpt-workshop-kit[authoring]"', err=True
-        )
+        typer.echo(f'Error: this needs {" and ".join(missing)}: pip install "gpt-workshop-kit[authoring]"', err=True)
         raise typer.Exit(USAGE)
     try:
         if solved is not None:

@@ -51,7 +51,13 @@ def lab(
     if there:
         typer.echo(f"Left as they are in {folder}: {', '.join(there)}")
     first = written[0] if written else there[0]
-    command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={folder.resolve()}", str(folder.resolve() / first)]
+    command = [
+        sys.executable,
+        "-m",
+        "jupyterlab",
+        f"--ServerApp.root_dir={folder.resolve()}",
+        str(folder.resolve() / first),
+    ]
     # The kernel called python3 is then the one of this interpreter, whatever the user has registered elsewhere.
     environment = {**os.environ, "JUPYTER_PREFER_ENV_PATH": "1"}
     try:
