@@ -109,7 +109,15 @@ def _render(**values: object) -> str:
 
 
 def _plain_text(content: RenderableType) -> str:
-    console = Console(file=io.StringIO(), width=_WIDTH, markup=False, highlight=False, emoji=False, color_system=None)
+    console = Console(
+        file=io.StringIO(),
+        width=_WIDTH,
+        markup=False,
+        highlight=False,
+        emoji=False,
+        color_system=None,
+        force_jupyter=False,  # else rich would display by itself, once more
+    )
     with console.capture() as captured:
         console.print(content)
     return captured.get().rstrip()
