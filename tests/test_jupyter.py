@@ -298,7 +298,8 @@ def test_lab_opens_jupyterlab_on_copies_and_overwrites_nothing(here: Path, labor
     assert names == sorted(path.name for path in NOTEBOOKS.glob("*.ipynb"))
     (here / "mine" / "mlp.ipynb").write_text("my work", encoding="utf-8")
     (here / "mine" / "gpt.ipynb").unlink()
-    second = lab(laboratory, "mine")
+    second = lab(laboratory, "mine", "--", "--port", "9000")
+    assert json.loads(second.stdout.splitlines()[-1])[-2:] == ["--port", "9000"]
     assert (here / "mine" / "mlp.ipynb").read_text(encoding="utf-8") == "my work"
     assert "Written to mine: gpt.ipynb" in second.stdout and "Left as they are in mine: config.ipynb" in second.stdout
 

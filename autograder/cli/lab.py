@@ -19,6 +19,7 @@ Examples:
   workshop lab                   the notebooks, in the folder my_gpt
   workshop lab gpt-2nd-try       in another one
   workshop lab --no-browser      print the address, open nothing
+  workshop lab my_gpt -- --port 9000 --allow-root    options of JupyterLab
 
 \b
 A notebook that is there already is left as it is. End JupyterLab with Ctrl-C."""
@@ -26,6 +27,9 @@ A notebook that is there already is left as it is. End JupyterLab with Ctrl-C.""
 
 def lab(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Made if it is not there.")] = Path("my_gpt"),
+    options: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- OPTION...]", help="Options of JupyterLab itself.")
+    ] = None,
     browser: Annotated[bool, typer.Option(help="Open a browser.")] = True,
     track: Annotated[str, typer.Option(metavar="NAME", help="The course.")] = "gpt",
 ) -> None:
@@ -61,7 +65,9 @@ def lab(
     # The kernel called python3 is then the one of this interpreter, whatever the user has registered elsewhere.
     environment = {**os.environ, "JUPYTER_PREFER_ENV_PATH": "1"}
     try:
-        done = subprocess.run([*command, *([] if browser else ["--no-browser"])], env=environment, check=False)
+        done = subprocess.run(
+            [*command, *([] if browser else ["--no-browser"]), *(options or [])], env=environment, check=False
+        )
     except KeyboardInterrupt:
         return
     raise typer.Exit(done.returncode)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -82,14 +83,12 @@ def _run(module: Any) -> tuple[Tensor, Tensor]:
 def _sizes(track: Track, cls: Any) -> Evidence:
     """Return how many numbers each part of a GPT holds at the defaults of `cls`."""
     config = {name: int(getattr(cls(), name)) for name in track.config}
-    rows: list[list[Any]] = []
+    counts: dict[str, int] = {}
     for part in track.parts:
         times = config["n_layer"] if part is not track.parts[-1] else 1
         for name, shape in part.shapes(config).items():
             if name != "lm_head.weight":  # the token table under its second name
-                count = times
-                for side in shape:
-                    count *= side
-                rows.append([f"{part.name}: {name}" + (f", {times} times" if times > 1 else ""), count])
-    rows.append(["together", sum(row[1] for row in rows)])
-    return Evidence("table", "Where the parameters live", {"columns": ["tensor", "numbers"], "rows": rows})
+                row = f"{part.name}: {name.rpartition('.')[0]}" + (f", {times} times" if times > 1 else "")
+                counts[row] = counts.get(row, 0) + times * math.prod(shape)
+    rows = [*map(list, counts.items()), ["together", sum(counts.values())]]
+    return Evidence("table", "Where the parameters live", {"columns": ["layer", "numbers"], "rows": rows})
