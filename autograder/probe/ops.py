@@ -20,6 +20,7 @@ from autograder.probe.constructing import (
     argument_names,
     make_config,
     plain_arguments,
+    plain_value,
     read_field,
     replaced_methods,
     required_names,
@@ -153,11 +154,7 @@ class Workbench:
                 value = getattr(config, name)
             except BaseException:
                 continue
-            kind = type(value).__name__ if type(value) in (int, float, str, bool, type(None)) else "other"
-            fields[name] = {
-                "type": kind,
-                "value": value if kind in ("int", "float", "bool") else str(value)[:50] if kind == "str" else None,
-            }
+            fields[name] = plain_value(value)
         return {"fields": fields}, {}
 
     # -- build --------------------------------------------------------------------------------------------------------
