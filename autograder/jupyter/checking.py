@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import secrets
+from functools import partial
 from pathlib import Path
 
 from autograder.hints import Hints, Ladder, load_hints
@@ -64,9 +65,9 @@ def hint(thing: type | str | None = None, track: str = "gpt") -> None:
 def part_of(thing: object, track: Track) -> tuple[str, str]:
     """Return the part that a class or a word names, or a sentence why there is none."""
     word = thing.__name__ if isinstance(thing, type) else thing
-    names = {part.name: part.name for part in track.parts}
-    names |= {part.class_name.casefold(): part.name for part in track.parts}
-    names |= {part.file.casefold(): part.name for part in track.parts} | {part.name: part.name for part in track.parts}
+    names = {part.class_name.casefold(): part.name for part in track.parts}
+    names |= {part.file.casefold(): part.name for part in track.parts}
+    names |= {part.name: part.name for part in track.parts}
     known = ", ".join(part.name for part in track.parts)
     if not isinstance(word, str):
         return "", f"check takes a class or the name of a part, not {type(word).__name__}. The parts are: {known}."
@@ -113,7 +114,7 @@ def _show(report: Report, gathered: Gathered, track: Track, folder: Path, asked:
     show(html, text)
     if press:
         for name in open_parts[:1]:
-            hint_button(name, lambda name=name: _pressed(hints, track, folder, name))  # type: ignore[misc]
+            hint_button(name, partial(_pressed, hints, track, folder, name))
 
 
 def _pressed(hints: Hints, track: Track, folder: Path, name: str) -> str:
