@@ -213,10 +213,17 @@ class Workbench:
             "stand_ins": len(built),
             "misled": sorted({line for line in built if line})[:3],
             "odd": odd[:3],
+            "shared": self._shared(model),
             "replaced": replaced,
             "hidden": hidden,
         }
         return {**facts, **describe(model, bool(args.get("look")))}, {}
+
+    def _shared(self, model: nn.Module) -> bool:
+        """Whether another model that is alive holds one of its parameters."""
+        others = [other for other in self._models.values() if other is not model]
+        held = {id(parameter) for other in others for parameter in nn.Module.parameters(other)}
+        return any(id(parameter) in held for parameter in nn.Module.parameters(model))
 
     def _trial(self, args: dict[str, Any], tensors: dict[str, Tensor]) -> Result:
         """Build a model, give it weights, call it: one request for what takes three or more.
