@@ -1,4 +1,4 @@
-"""The stubs on the student's disk: a fresh folder of them, and one put back. Nothing is overwritten, ever."""
+"""The stubs and notebooks on the student's disk: fresh ones, and a stub put back. Nothing is overwritten, ever."""
 
 from __future__ import annotations
 
@@ -44,7 +44,17 @@ def start(track: Track, folder: Path) -> tuple[list[str], list[str]]:
     Raises StubError when a file cannot be written.
     """
     stubs = find_stubs()
-    texts = {part.file: _stub(stubs, part) for part in track.parts}
+    return _copy({part.file: _stub(stubs, part.file) for part in track.parts}, folder)
+
+
+def start_notebooks(track: Track, folder: Path) -> tuple[list[str], list[str]]:
+    """Copy the notebooks of `track` into `folder`, as `start` does the stubs. Raises StubError."""
+    stubs = find_stubs()
+    names = [part.file.removesuffix(".py") + ".ipynb" for part in track.parts]
+    return _copy({name: _stub(stubs / "notebooks", name) for name in names}, folder)
+
+
+def _copy(texts: dict[str, bytes], folder: Path) -> tuple[list[str], list[str]]:
     written, there = [], []
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -66,7 +76,7 @@ def reset(track: Track, part: Part, folder: Path) -> Reset:
     Raises StubError when that cannot be done; then everything is as it was.
     """
     file = folder / part.file
-    data = _stub(find_stubs(), part)
+    data = _stub(find_stubs(), part.file)
     try:
         if not os.path.lexists(file):
             if (folder / track.single_file).exists():
@@ -130,8 +140,8 @@ def _write(file: Path, data: bytes) -> None:
         raise
 
 
-def _stub(stubs: Path, part: Part) -> bytes:
+def _stub(stubs: Path, name: str) -> bytes:
     try:
-        return (stubs / part.file).read_bytes()
+        return (stubs / name).read_bytes()
     except OSError as error:
-        raise StubError(f"There is no stub of {part.file} in {stubs} ({error.strerror}).") from error
+        raise StubError(f"There is no stub of {name} in {stubs} ({error.strerror}).") from error

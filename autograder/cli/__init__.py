@@ -11,7 +11,19 @@ from typing import Annotated, NoReturn
 import typer
 
 from autograder import __version__
-from autograder.cli import corpus, export, instructor, learner, records, student, training, watch, writing
+from autograder.cli import (
+    build,
+    corpus,
+    export,
+    instructor,
+    lab,
+    learner,
+    records,
+    student,
+    training,
+    watch,
+    writing,
+)
 
 _EPILOG = """\b
 Examples:
@@ -24,6 +36,7 @@ Examples:
   workshop export canvas grades   the grades for an LMS
   workshop train --path exercises train the GPT that you wrote
   workshop generate runs/cpu      write with it
+  workshop lab                    the same course in JupyterLab
 
 \b
 `workshop check --help` and `workshop grade --help` show more."""
@@ -48,6 +61,8 @@ app.command("history", epilog=records.HISTORY_EPILOG)(records.history)
 app.add_typer(export.export, name="export", epilog=export.EPILOG)
 app.command("data", epilog=corpus.EPILOG)(corpus.data)
 app.command("train", epilog=training.EPILOG)(training.train)
+app.command("lab", epilog=lab.EPILOG)(lab.lab)
+app.command("build", epilog=build.EPILOG)(build.build)
 app.command("generate", epilog=writing.EPILOG)(writing.generate)
 
 

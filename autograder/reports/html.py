@@ -39,7 +39,7 @@ class ClassMeta:
 def student_page(report: Report, late: Late | None = None) -> str:
     """Return the page of one student, as it is written to students/<id>.html."""
     return (
-        _environment()
+        environment()
         .get_template("student.html")
         .render(
             report=report,
@@ -73,7 +73,7 @@ def class_page_pieces(
     names = names or file_names(report.student for report in reports)
     counts = {verdict: sum(report.verdict is verdict for report in reports) for verdict in Verdict}
     return (
-        _environment()
+        environment()
         .get_template("class.html")
         .generate(
             reports=reports,
@@ -93,7 +93,7 @@ def class_page_pieces(
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
     """Return the template environment: autoescape everywhere, and each printed value is cleaned of hostile text."""
     environment = Environment(
         loader=PackageLoader("autograder.reports"),
@@ -103,9 +103,9 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=_finalize,
     )
-    script = _asset("sort.js")
+    script = asset("sort.js")
     environment.globals.update(
-        style=Markup(_asset("style.css")),
+        style=Markup(asset("style.css")),
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         marks=MARKS,
@@ -145,6 +145,6 @@ def _percent(score: float, of: float) -> int:
     return 100 if score >= of else min(99, max(1, round(100 * score / of)))
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
     """Return one of our own style sheets or scripts, ready to stand between its tags."""
     return (resources.files("autograder.reports") / "templates" / name).read_text(encoding="utf-8")

@@ -193,7 +193,9 @@ def _cells(draft: _Draft, name: str, data: bytes) -> list[str]:
 
 def _add_notebooks(draft: _Draft, notebooks: dict[str, list[str]]) -> None:
     target = draft.track.single_file
-    source = to_python([cell for cells in notebooks.values() for cell in cells])
+    # Notebooks of several parts import each other's classes; joined, they hold them.
+    absent = {part.file.removesuffix(".py") for part in draft.track.parts if part.file not in draft.tree}
+    source = to_python([cell for cells in notebooks.values() for cell in cells], absent)
     data = source.encode("utf-8", "backslashreplace")  # JSON may hold half a surrogate pair: shown as its escape
     names = ", ".join(notebooks)
     if len(data) > MAX_SOURCE:

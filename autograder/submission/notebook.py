@@ -1,10 +1,10 @@
-"""A notebook's code as one Python source: code cells in order, magics and shell lines turned into comments."""
+"""A notebook's code as one Python source: code cells in order; magics, shell lines and our imports made comments."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from autograder.submission.limits import MAX_NOTEBOOK_VALUES, MAX_SOURCE, Refused, too_large
@@ -18,6 +18,9 @@ _HELP = re.compile(r"\s*[\w.*]+\?{1,2}\s*$")
 _CELL_MAGIC = re.compile(r"%%(\w+)")
 #: Cell magics whose body runs as plain Python in the notebook itself: only their first line is not Python.
 _TRANSPARENT = frozenset({"time", "capture", "prun"})
+#: What our own notebooks begin with; the child that runs a submission has no such module.
+_OUR_IMPORT = re.compile(r"\s*+from\s++autograder\.jupyter\s++import\b")
+_IMPORT = re.compile(r"\s*+from\s++(\w+)\s++import\b")
 _SEPARATOR = re.compile(r"# %% cell (\d+)$")
 
 
@@ -42,9 +45,12 @@ def code_cells(data: bytes, name: str) -> list[str]:
     return sources
 
 
-def to_python(cells: Sequence[str]) -> str:
-    """Return one source with all `cells`, each under a line `# %% cell N`, where N counts code cells from 1."""
-    pieces = [f"# %% cell {number}\n{_plain(cell)}\n" for number, cell in enumerate(cells, 1)]
+def to_python(cells: Sequence[str], absent: Collection[str] = ()) -> str:
+    """Return one source with all `cells`, each under a line `# %% cell N`, where N counts code cells from 1.
+
+    Imports from the modules in `absent` become comments: in the joined source their classes are at hand.
+    """
+    pieces = [f"# %% cell {number}\n{plain(cell, absent)}\n" for number, cell in enumerate(cells, 1)]
     return "\n".join(pieces)
 
 
@@ -74,16 +80,19 @@ def _source(cell: dict[str, Any]) -> str:
     return "".join(piece for piece in pieces if isinstance(piece, str))
 
 
-def _plain(cell: str) -> str:
+def plain(cell: str, absent: Collection[str] = ()) -> str:
+    """Return one cell as Python, line by line: what the notebook's own language adds has become comments."""
     lines = split_lines(cell)
     first = next((index for index, line in enumerate(lines) if line.strip()), 0)
     magic = _CELL_MAGIC.match(lines[first])
     if magic and magic[1] not in _TRANSPARENT:
         return "\n".join(f"# {line}" for line in lines)
-    scanner, out, continues = Scanner(), [], False
+    scanner, out, continues, brackets = Scanner(), [], False, False
     for line in lines:
-        if continues or (scanner.at_statement and _is_magic(line)):
-            continues = line.endswith("\\")
+        foreign = not continues and scanner.at_statement and _imports_from(line, absent)
+        if continues or foreign or (scanner.at_statement and _is_magic(line)):
+            brackets = (brackets or (foreign and "(" in line)) and ")" not in line
+            continues = line.endswith("\\") or brackets
             indent = line[: len(line) - len(line.lstrip())]
             # in an indented block the comment alone could leave the block without a statement
             out.append(f"{indent}pass  # {line.strip()}" if indent else f"# {line}")
@@ -95,3 +104,8 @@ def _plain(cell: str) -> str:
 
 def _is_magic(line: str) -> bool:
     return any(pattern.match(line) for pattern in (_LINE_MAGIC, _ASSIGNED_MAGIC, _HELP))
+
+
+def _imports_from(line: str, absent: Collection[str]) -> bool:
+    found = _IMPORT.match(line)
+    return bool(_OUR_IMPORT.match(line)) or (found is not None and found[1] in absent)

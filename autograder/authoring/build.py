@@ -1,0 +1,162 @@
+"""`build` and `stale`: write what solutions/ stands for into exercises/, or name what is out of date there."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from autograder.authoring.notebooks import Prose, notebook_text, read_prose
+from autograder.authoring.regions import AuthoringError, stub_text
+from autograder.submission.limits import Refused
+from autograder.submission.notebook import code_cells, to_python
+from autograder.track import Part, Track
+
+
+@dataclass(frozen=True)
+class Change:
+    """One output that is not what its source says."""
+
+    file: Path
+    what: str  # "missing", "stale", "left over"
+    kept: Path | None = None  # where somebody's work that was in the file is now
+
+
+@dataclass(frozen=True)
+class _Source:
+    """The source of one part."""
+
+    part: Part
+    solution: str
+    stub: str
+    prose: Prose
+
+    def notebook(self, track: Track, text: str) -> str:
+        return notebook_text(track, self.part, text, self.prose, f"solutions/{self.part.file}")
+
+
+def outputs(root: Path, track: Track) -> dict[Path, str]:
+    """Return every generated file below `root` with its text. Raises AuthoringError; writes nothing."""
+    found: dict[Path, str] = {}
+    for source in _sources(root, track):
+        found[root / "exercises" / source.part.file] = source.stub
+        found[root / "exercises" / "notebooks" / book_name(source.part)] = source.notebook(track, source.stub)
+    return found
+
+
+def solved_notebooks(root: Path, track: Track) -> dict[str, str]:
+    """Return the notebooks with our answers in the place of the stubs, by name. Raises AuthoringError."""
+    return {book_name(source.part): source.notebook(track, source.solution) for source in _sources(root, track)}
+
+
+def book_name(part: Part) -> str:
+    """Return the name of a part's notebook: attention.ipynb."""
+    return part.file.removesuffix(".py") + ".ipynb"
+
+
+def stale(root: Path, track: Track) -> list[Change]:
+    """Return what `build` would write, and what lies among the notebooks without a source. Raises AuthoringError."""
+    wanted = outputs(root, track)
+    changes = []
+    for file, text in wanted.items():
+        if not os.path.lexists(file):
+            changes.append(Change(file, "missing"))
+        elif _read(file) != text:
+            changes.append(Change(file, "stale"))
+    books = sorted((root / "exercises" / "notebooks").glob("*.ipynb"))
+    return changes + [Change(file, "left over") for file in books if file not in wanted]
+
+
+def build(root: Path, track: Track) -> list[Change]:
+    """Write what is missing or stale, and return it with what is left over. Raises AuthoringError.
+
+    A file that somebody has worked in is kept beside the new one.
+    """
+    wanted = outputs(root, track)
+    done = []
+    for change in stale(root, track):
+        kept = None
+        if change.what != "left over":
+            kept = _keep(change.file) if change.what == "stale" and _holds_work(change.file) else None
+            write_text(change.file, wanted[change.file])
+        done.append(Change(change.file, change.what, kept))
+    return done
+
+
+def write_text(file: Path, text: str) -> None:
+    """Replace `file` in one step. Raises AuthoringError when it cannot be written."""
+    new = file.with_name(f".{file.name}.tmp")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        new.write_text(text, encoding="utf-8", newline="\n")
+        new.replace(file)
+    except OSError as error:
+        raise AuthoringError(f"{file} cannot be written ({error.strerror}).") from error
+
+
+def _sources(root: Path, track: Track) -> list[_Source]:
+    folder = root / "solutions"
+    sources = []
+    for part in track.parts:
+        page = part.file.removesuffix(".py") + ".md"
+        solution, prose = _read(folder / part.file), _read(folder / page)
+        for name, text in ((part.file, solution), (page, prose)):
+            if text is None:
+                raise AuthoringError(
+                    f"{folder / name} is not there, or no UTF-8 text: run this in the course's checkout."
+                )
+        assert solution is not None and prose is not None
+        _must_parse(solution, part.file)
+        stub = stub_text(solution, f"solutions/{part.file}")
+        sources.append(_Source(part, solution, stub, read_prose(prose, f"solutions/{page}")))
+    return sources
+
+
+def _must_parse(solution: str, file: str) -> None:
+    try:
+        ast.parse(solution)
+    except SyntaxError as error:
+        raise AuthoringError(f"solutions/{file}, line {error.lineno}: not Python ({error.msg}).") from error
+
+
+def _read(file: Path) -> str | None:
+    try:
+        return file.read_bytes().decode("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _keep(file: Path) -> Path:
+    number = 1
+    while os.path.lexists(kept := file.with_name(f"{file.stem}.before-build-{number}.txt")):
+        number += 1
+    try:
+        kept.write_bytes(file.read_bytes())
+    except OSError as error:
+        raise AuthoringError(f"{file} holds somebody's work, which cannot be kept ({error.strerror}).") from error
+    return kept
+
+
+def _holds_work(file: Path) -> bool:
+    """Tell whether something was written into a generated file: a method that is no stub, a field, an output."""
+    try:
+        data = file.read_bytes()
+        if file.suffix == ".ipynb":
+            book = json.loads(data)
+            if any(cell.get("outputs") for cell in book["cells"]):
+                return True
+            text = to_python(code_cells(data, file.name))
+        else:
+            text = data.decode("utf-8")
+        classes = [node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)]
+    except (OSError, ValueError, SyntaxError, KeyError, TypeError, AttributeError, Refused):
+        return True  # nothing that we have written
+    return any(_written(node) for each in classes for node in each.body)
+
+
+def _written(node: ast.stmt) -> bool:
+    if isinstance(node, ast.FunctionDef):
+        return "is still to be written" not in ast.unparse(node.body[-1])
+    return isinstance(node, ast.Assign | ast.AnnAssign)

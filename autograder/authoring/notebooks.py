@@ -1,0 +1,94 @@
+"""A part's notebook: its text, the stub, a check, a picture, and questions to go on with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from autograder.authoring.regions import AuthoringError
+from autograder.track import Part, Track
+
+_CHECK = """\
+## Check it
+
+Run the cell above, then the next one. It looks at the class as it is now in this notebook, in a process of its own.
+Stuck? `hint("{part}")` says a little more each time, and costs nothing."""
+_TOGETHER = """\
+## All five together
+
+`check()` looks at all parts, each from its own notebook as you last saved it."""
+
+
+@dataclass(frozen=True)
+class Prose:
+    """The text of a notebook that follows its check."""
+
+    picture: str  # what the picture shows
+    stretch: str  # questions to go on with
+
+
+def read_prose(text: str, file: str) -> Prose:
+    """Read solutions/PART.md: one section about the picture, one with questions. Raises AuthoringError."""
+    sections = [section.strip() for section in re.split(r"^(?=## )", text, flags=re.MULTILINE) if section.strip()]
+    if len(sections) != 2 or not all(section.startswith("## ") for section in sections):
+        raise AuthoringError(
+            f"{file}, line 1: write two sections (##), about the picture and to go on; not {len(sections)}."
+        )
+    return Prose(*sections)
+
+
+def notebook_text(track: Track, part: Part, source: str, prose: Prose, file: str) -> str:
+    """Return the notebook of `part` as JSON. `source` is its stub or its solution, in the percent format.
+
+    The same source gives the same bytes. Raises AuthoringError when it is not one text cell and one code cell.
+    """
+    import nbformat
+
+    cells = list(_cells(track, part, source, prose, file))
+    for number, cell in enumerate(cells, 1):
+        cell["id"] = f"{part.name}-{number}"
+    book = nbformat.v4.new_notebook(
+        cells=cells,
+        metadata={
+            "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
+            "language_info": {"name": "python"},
+        },
+    )
+    nbformat.validate(book)
+    return str(nbformat.writes(book, version=4)).rstrip("\n") + "\n"
+
+
+def _cells(track: Track, part: Part, source: str, prose: Prose, file: str) -> Iterator[Any]:
+    import jupytext
+    from nbformat.v4 import new_code_cell, new_markdown_cell
+
+    found = jupytext.reads(source, fmt="py:percent").cells
+    if [cell.cell_type for cell in found] != ["markdown", "code"] or not found[0].metadata.get("title"):
+        kinds = ", ".join(cell.cell_type for cell in found)
+        raise AuthoringError(
+            f"{file}, line 1: not `# %% TITLE [markdown]`, then one `# %%` with the code, but: {kinds}."
+        )
+    text, code = found
+    yield new_markdown_cell(f"# {text.metadata['title']}\n\n{text.source}")
+    yield new_code_cell(_setup(track, part))
+    yield new_code_cell(code.source)
+    yield new_markdown_cell(_CHECK.format(part=part.name))
+    yield new_code_cell(f"check({part.class_name})")
+    yield new_markdown_cell(prose.picture)
+    yield new_code_cell(f"picture({part.class_name})")
+    yield new_markdown_cell(prose.stretch)
+    if part is track.parts[-1]:
+        yield new_markdown_cell(_TOGETHER)
+        yield new_code_cell("check()")
+
+
+def _setup(track: Track, part: Part) -> str:
+    lines = ["from autograder.jupyter import check, hint, picture"]
+    if used := list(dict.fromkeys(part.uses.values())):
+        lines[0] = "from autograder.jupyter import check, hint, import_parts, picture"
+        names = ", ".join(f'"{name}"' for name in used)
+        books = " and ".join(track.part(name).file.removesuffix(".py") + ".ipynb" for name in used)
+        lines += ["", f"import_parts({names})  # the import below finds what you wrote in {books}"]
+    return "\n".join(lines)

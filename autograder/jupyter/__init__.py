@@ -1,0 +1,7 @@
+"""The course in a notebook: `from autograder.jupyter import check, hint, picture`."""
+
+from autograder.jupyter.checking import check, hint
+from autograder.jupyter.influence import picture
+from autograder.jupyter.modules import import_parts
+
+__all__ = ["check", "hint", "import_parts", "picture"]

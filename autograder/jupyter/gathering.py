@@ -1,0 +1,72 @@
+"""The submission that a running notebook stands for: its own definitions, and the other parts from beside it."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from autograder.jupyter.cells import definitions, saved
+from autograder.submission import Submission, read_submission
+from autograder.submission.choice import defined
+from autograder.submission.limits import Refused
+from autograder.track import Part, Track
+
+STUDENT = "this notebook"
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """What there is to grade. `places` says for each class that was found where: "this notebook", "mlp.ipynb"."""
+
+    submission: Submission
+    places: dict[str, str]
+    notices: tuple[str, ...] = ()
+
+
+def gather(track: Track, cells: list[str], folder: Path) -> Gathered:
+    """Read the classes of `cells` (run in this notebook, oldest first), and those that it lacks from `folder`.
+
+    There, PART.ipynb as it was last saved goes before PART.py. Nothing of it is run, and nothing is written there.
+    """
+    own = definitions(cells)
+    mine = defined(track, own)
+    files: dict[str, bytes] = {}
+    lenient: set[str] = set()
+    places = dict.fromkeys((name for name in track.classes if name in mine), STUDENT)
+    notices: list[str] = []
+    for part in track.parts:
+        if part.class_name in mine:
+            continue
+        try:
+            found = beside(part, folder)
+        except (OSError, Refused) as error:
+            notices.append(error.sentence if isinstance(error, Refused) else f"{part.name}: {error.strerror}.")
+            continue
+        if found is not None:
+            path, data = found
+            files[part.file], places[part.class_name] = data, path.name
+            if path.suffix == ".ipynb":
+                lenient.add(part.file)
+    one = [part for part in track.parts if part.class_name in mine]
+    target = one[0].file if len(one) == 1 else track.single_file
+    if mine:
+        files[target] = own.encode("utf-8", "backslashreplace")
+        lenient.add(target)
+        if len(one) > 1 and len(files) > 1:  # the other parts import these by the names of their files
+            module = track.single_file.removesuffix(".py")
+            files |= {part.file: f"from {module} import {part.class_name}\n".encode() for part in one}
+    with tempfile.TemporaryDirectory(prefix="workshop-") as place:
+        for name, data in files.items():
+            (Path(place) / name).write_bytes(data)
+        submission = read_submission(Path(place).resolve(), track, STUDENT)
+    return Gathered(replace(submission, lenient=submission.lenient | lenient), places, tuple(notices))
+
+
+def beside(part: Part, folder: Path) -> tuple[Path, bytes] | None:
+    """Return where a part lies in `folder`, and its source; None when it does not. Raises Refused, OSError."""
+    book = folder / (part.file.removesuffix(".py") + ".ipynb")
+    if book.is_file():
+        return book, definitions(saved(book)).encode("utf-8", "backslashreplace")
+    file = folder / part.file
+    return (file, file.read_bytes()) if file.is_file() else None

@@ -1,0 +1,94 @@
+"""`picture`: which position hears which, measured on the class of this notebook; for GPTConfig, where numbers live."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from autograder.jupyter.checking import part_of
+from autograder.jupyter.showing import show
+from autograder.reports.notebook import exhibit_html, exhibit_text, note_html
+from autograder.track import Track, load_track
+from autograder.verdict import Evidence
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+#: Small enough to be drawn as squares, and no two of them equal.
+_CONFIG = {"vocab_size": 11, "block_size": 10, "n_layer": 2, "n_head": 3, "n_embd": 12}
+_T = 8
+
+
+def picture(thing: type, track: str = "gpt") -> None:
+    """Draw what a class of this notebook does: `picture(CausalSelfAttention)`. It runs here, in this kernel."""
+    course = load_track(track)
+    name, problem = part_of(thing, course)
+    if not problem and not isinstance(thing, type):
+        problem = f"picture takes the class itself: picture({course.part(name).class_name})."
+    if problem:
+        show(note_html(problem), problem)
+        return
+    try:
+        item = _sizes(course, thing) if not course.part(name).parameters else influence(thing)
+    except NotImplementedError:
+        text = f"Nothing to draw yet: {thing.__name__} is still to be written."
+        show(note_html(text), text)
+    except Exception as error:  # the student's own code, in the student's own kernel
+        text = f"Nothing to draw: {type(error).__name__}: {error}. `check({thing.__name__})` says more."
+        show(note_html(text), text)
+    else:
+        show(exhibit_html(item), exhibit_text(item))
+
+
+def influence(cls: type) -> Evidence:
+    """Return the T x T matrix of influences: how strongly input position j moves output position i of `cls`.
+
+    Measured by the gradient of a random sum of output i. Raises what the student's code raises.
+    """
+    import torch
+
+    torch_state = torch.random.get_rng_state()
+    try:
+        torch.manual_seed(0)
+        module = cls(SimpleNamespace(**_CONFIG))
+        x, y = _run(module)
+        direction = torch.randn(y.shape[1:])
+        rows = []
+        for i in range(_T):
+            (gradient,) = torch.autograd.grad((y[0, i] * direction[i]).sum(), x, retain_graph=True, allow_unused=True)
+            rows.append([0.0] * _T if gradient is None else gradient[0].norm(dim=-1).tolist())
+    finally:
+        torch.random.set_rng_state(torch_state)
+    data = {"rows": rows, "row_label": "output position", "column_label": "input position"}
+    return Evidence("matrix", f"Who hears whom in {cls.__name__}", {**data, "empty_above_diagonal": True})
+
+
+def _run(module: Any) -> tuple[Tensor, Tensor]:
+    """Return the vectors that go into `module` and what comes out, (1, T, C) each; of a GPT, the tokens' vectors."""
+    import torch
+
+    if not hasattr(module, "transformer"):
+        x = torch.randn(1, _T, _CONFIG["n_embd"], requires_grad=True)
+        return x, module(x)
+    seen: list[Tensor] = []
+    hook = module.transformer.wte.register_forward_hook(lambda _m, _i, out: seen.append(out))
+    try:
+        logits, _ = module(torch.arange(_T)[None] % _CONFIG["vocab_size"])
+    finally:
+        hook.remove()
+    return seen[0], logits
+
+
+def _sizes(track: Track, cls: Any) -> Evidence:
+    """Return how many numbers each part of a GPT holds at the defaults of `cls`."""
+    config = {name: int(getattr(cls(), name)) for name in track.config}
+    counts: dict[str, int] = {}
+    for part in track.parts:
+        times = config["n_layer"] if part is not track.parts[-1] else 1
+        for name, shape in part.shapes(config).items():
+            if name != "lm_head.weight":  # the token table under its second name
+                row = f"{part.name}: {name.rpartition('.')[0]}" + (f", {times} times" if times > 1 else "")
+                counts[row] = counts.get(row, 0) + times * math.prod(shape)
+    rows = [*map(list, counts.items()), ["together", sum(counts.values())]]
+    return Evidence("table", "Where the parameters live", {"columns": ["layer", "numbers"], "rows": rows})
