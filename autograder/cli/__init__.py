@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from autograder import __version__
-from autograder.cli import corpus, instructor, learner, records, student, training, watch, writing
+from autograder.cli import corpus, instructor, learner, records, release, student, training, watch, writing
 
 _EPILOG = """\b
 Examples:
@@ -21,6 +21,7 @@ Examples:
   workshop grade submissions      grade a folder, one student each
   workshop regrade submissions    grade again, and see what changed and why
   workshop history ada            all results of one student
+  workshop release                the kit for students, without solutions
   workshop train --path exercises train the GPT that you wrote
   workshop generate runs/cpu      write with it
 
@@ -44,6 +45,7 @@ app.command("reset", epilog=learner.RESET_EPILOG)(learner.reset)
 app.command("grade", epilog=instructor.EPILOG)(instructor.grade)
 app.command("regrade", epilog=instructor.REGRADE_EPILOG)(instructor.regrade)
 app.command("history", epilog=records.HISTORY_EPILOG)(records.history)
+app.command("release", epilog=release.EPILOG)(release.release)
 app.command("data", epilog=corpus.EPILOG)(corpus.data)
 app.command("train", epilog=training.EPILOG)(training.train)
 app.command("generate", epilog=writing.EPILOG)(writing.generate)
