@@ -17,7 +17,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from safetensors import safe_open
@@ -120,7 +120,7 @@ class Reader:
 
     def __init__(self, path: Path) -> None:
         try:
-            self._file: Any = safe_open(str(path), framework="pt")
+            self._file = cast(Any, safe_open(str(path), framework="pt"))
             self._index = json.loads((self._file.metadata() or {})["index"])
             self._rows = {row: self._file.get_tensor(row) for row in ("d", "f")}
         except OSError:
