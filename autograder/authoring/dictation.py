@@ -23,11 +23,13 @@ from autograder.oracle.misconceptions import BANK, PAIR_LIMIT, pairs
 from autograder.oracle.reference import Reference
 from autograder.oracle.sealed_file import Writer
 from autograder.oracle.variants import run
-from autograder.sandbox import Nursery
+from autograder.sandbox import Limits, Nursery
 from autograder.submission import read_submission
 from autograder.track import Part, Track
 from autograder.verdict import Report
 
+#: Our own code hangs nowhere: on a busy machine it gets the time that it takes, or answers would be missing.
+PATIENT = Limits(wall_s=300.0, cpu_s=3600)
 #: Two mistakes at once are told by the first cases that show them; there are hundreds of pairs.
 PAIR_CASES = 4
 
@@ -206,6 +208,7 @@ def dictate(track: Track, solutions: Path, seed: int, nursery: Nursery) -> tuple
                 track,
                 nursery,
                 seed=seed,
+                limits=PATIENT,
                 examiner=lambda student, _, draws: Dictating(student, notes, draws),
             )
     return notes.writer.data(), reports

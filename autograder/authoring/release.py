@@ -13,14 +13,14 @@ import re
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
 import autograder
 from autograder.authoring.canary import leaks, telling_lines
-from autograder.authoring.dictation import dictate
+from autograder.authoring.dictation import PATIENT, dictate
 from autograder.oracle.misconceptions import BANK
 from autograder.oracle.reference import SolutionsNotFound, find_solutions
 from autograder.oracle.released import file_name
@@ -81,15 +81,11 @@ def release(
     except (SolutionsNotFound, StubError) as error:
         raise ReleaseError(str(error)) from None
     members = _members(track, stubs)
-    with Nursery() as nursery:
+    with Nursery(PATIENT) as nursery:
         for number, seed in enumerate(seeds, 1):
             tell(f"Sealing the answers for seed {seed} ({number} of {len(seeds)}): half a minute")
             data, reports = dictate(track, solutions, seed, nursery)
-            if reports["plain"].verdict is not Verdict.PASSED:
-                raise ReleaseError(
-                    f"The solutions do not pass every check under seed {seed} ({_first_fault(reports['plain'])}): "
-                    "make that right first, or choose another --seed."
-                )
+            _refuse_unfit(reports, seed)
             members[f"autograder/_sealed/{file_name(seed)}"] = data
     words = [{"says": entry.sentence, "look_at": entry.look_at} for entry in BANK]
     members["autograder/_sealed/mistakes.json"] = _json(words)
@@ -199,6 +195,19 @@ def _digest(members: dict[str, bytes]) -> str:
 
 def _json(data: object) -> bytes:
     return (json.dumps(data, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _refuse_unfit(reports: Mapping[str, Report], seed: int) -> None:
+    """Raise ReleaseError where the solutions fail, or where a witness was stopped before it had asked everything."""
+    for name, report in reports.items():
+        seen = {check.verdict for part in report.parts.values() for check in part.checks}
+        if name in ("plain", "reaching") and report.verdict is not Verdict.PASSED:
+            raise ReleaseError(
+                f"The solutions do not pass every check under seed {seed} ({_first_fault(report)}): "
+                "make that right first, or choose another --seed."
+            )
+        if not seen <= {Verdict.PASSED, Verdict.FAILED, Verdict.BLOCKED}:
+            raise ReleaseError(f"The grading of a changed solution ({name}) was stopped: try again.")
 
 
 def _first_fault(report: Report) -> str:
