@@ -9,11 +9,11 @@ RUN := .venv/bin/python
 PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint mutants bench clean
+.PHONY: help demo test test-slow lint mutants diagnoses bench clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s  %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s  %s\n", $$1, $$2 }' Makefile
 
 demo: .venv/.installed ## grade the sample class in data/ and write its pages to demo-report/
 	@$(RUN) -m autograder grade data/sample_class --out demo-report --seed $(DEMO_SEED) --no-resume --trust-students
@@ -34,6 +34,9 @@ lint: .venv/.installed-dev ## ruff (rules and format) and mypy (strict)
 
 mutants: .venv/.installed-dev ## grade every known fault and print which check rejects it
 	@$(RUN) -m tests.mutants $(MUTANTS_ARGS)
+
+diagnoses: .venv/.installed-dev ## print what is planted in each faulty case beside what its student is told
+	@$(RUN) -m tests.diagnoses $(MUTANTS_ARGS)
 
 bench: .venv/.installed-bench ## measure a check, a save in `workshop watch`, the sandbox, and a class beside other graders
 	@$(RUN) benchmarks/bench_check.py

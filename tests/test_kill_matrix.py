@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 from mutants import OWN, Case, Graded, Matrix, read_cases, run
 
+from tests.diagnoses import diagnosed, figures
+
 #: Of the faulty, correct and hostile cases the quick test takes one in so many; of the others, which are few and end
 #: early, all.
-ONE_IN = 7
+ONE_IN = 12
 #: Cases that end by a limit (of time, mostly), so that each takes ten seconds or more: the complete test grades them.
 LONG = {
     "infinite_loop_import",
@@ -33,7 +35,8 @@ AGREEMENT = 97.0
 
 def quick(case: Case) -> bool:
     """Whether the quick test grades this case: chosen by its name alone, the same ones on every machine."""
-    chosen = case.kind in ("renamed", "broken") or zlib.crc32(case.name.encode()) % ONE_IN == 0
+    number = zlib.crc32(case.name.encode()) % ONE_IN
+    chosen = case.kind in ("renamed", "broken") or number == 0 or (case.kind == "hostile" and number == 1)
     return chosen and case.name not in LONG
 
 
@@ -74,5 +77,8 @@ def test_of_a_fixed_choice_of_cases_no_fault_escapes_and_no_right_answer_is_hurt
 
 
 @pytest.mark.slow
-def test_of_all_cases_no_fault_escapes_and_no_right_answer_is_hurt() -> None:
-    judge(run([OWN]))
+def test_of_all_cases_no_fault_escapes_no_right_answer_is_hurt_and_faults_are_named() -> None:
+    matrix = run([OWN])
+    judge(matrix)
+    right, wrong, _ = figures(list(diagnosed(matrix)))
+    assert right >= 90 and wrong <= 2

@@ -152,7 +152,7 @@ def test_the_fields_of_a_config_come_back_with_their_types(open_child: OpenChild
         "vocab_size": {"type": "str", "value": ("many" * 40)[:50]},
         "block_size": {"type": "float", "value": 2.5},
         "n_head": {"type": "bool", "value": True},
-        "n_embd": {"type": "other", "value": None},
+        "n_embd": {"type": "list", "value": None},
     }
     assert refused["type"] == "TypeError"
 

@@ -60,7 +60,8 @@ def describe_difference(difference: Difference, axes: Sequence[str]) -> tuple[st
     if bool(torch.isnan(difference.actual).any()):
         sentence = f"{_percent(float(torch.isnan(difference.actual).double().mean()))} of the values are NaN"
     else:
-        sentence = f"{_percent(share)} of the values differ, most at {spot} ({a:.4g} instead of {e:.4g})"
+        digits = next((n for n in (4, 7) if f"{a:.{n}g}" != f"{e:.{n}g}"), 10)
+        sentence = f"{_percent(share)} of the values differ, most at {spot} ({a:.{digits}g} instead of {e:.{digits}g})"
     pattern = _pattern(wrong, axes)
     rows = [
         ["largest difference", f"{abs(a - e):.4g}"],

@@ -46,7 +46,12 @@ def it_builds(exam: Exam, part: Part) -> Outcome:
     how = exam.approach(part)
     for trial in range(2):
         model = exam.build(part, exam.draws.sizes(f"builds {trial}"))
-        exam.student.forget(model)
+        if model.shared and part is not exam.track.parts[-1]:  # of the whole model, other checks tell
+            return failed(
+                f"Two {part.class_name} objects share parameters: what one learns, the other forgets.",
+                "Build every layer inside __init__: not in a default argument, at the top of the file, or in a cache.",
+                usable=True,
+            )
         if model.misled:
             return failed(
                 f"In {part.class_name}, {model.misled[0]}.",

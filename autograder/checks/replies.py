@@ -71,6 +71,7 @@ class Model:
     reseeded: bool = False  # the constructor set the global random seed
     misled: tuple[str, ...] = ()  # how a sub-part was built with another config
     odd: tuple[str, ...] = ()  # parameters that do not start in float32
+    shared: bool = False  # another model holds one of its parameters
     replaced: tuple[str, ...] = ()  # methods of nn.Module for which it has its own
     hidden: tuple[str, ...] = ()  # those of them that cannot be called
     config: Mapping[str, int] = field(default_factory=dict)  # that it was built with
@@ -173,6 +174,7 @@ def read_model(data: dict[str, Any]) -> Model:
             reseeded=bool(data["reseeded"]),
             misled=tuple(str(line)[:200] for line in data["misled"]),
             odd=tuple(str(line)[:200] for line in data["odd"]),
+            shared=bool(data["shared"]),
             replaced=tuple(str(name)[:40] for name in data["replaced"]),
             hidden=tuple(str(name)[:40] for name in data["hidden"]),
         )

@@ -8,6 +8,7 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
+import numpy
 from torch import Tensor, nn
 
 #: What constructors with plain arguments call the fields of the configuration.
@@ -74,6 +75,16 @@ def uninitialised() -> Iterator[None]:
 
 def _leave(tensor: Tensor, *_: Any, **__: Any) -> Tensor:
     return tensor
+
+
+def plain_value(value: Any) -> dict[str, Any]:
+    """Return a field's type by name, and its value where that is a number, a text or none; NumPy's numbers too."""
+    kind = str(type.__getattribute__(type(value), "__name__"))
+    if isinstance(value, numpy.integer | numpy.floating):
+        return {"type": f"numpy.{kind}", "value": value.item()}
+    if type(value) in (int, float, bool, type(None)):
+        return {"type": kind, "value": value}
+    return {"type": kind[:60], "value": str(value)[:50] if type(value) is str else None}
 
 
 def make_config(cls: Any, values: dict[str, Any]) -> tuple[Any, str]:

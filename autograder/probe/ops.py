@@ -20,6 +20,7 @@ from autograder.probe.constructing import (
     argument_names,
     make_config,
     plain_arguments,
+    plain_value,
     read_field,
     replaced_methods,
     required_names,
@@ -153,11 +154,7 @@ class Workbench:
                 value = getattr(config, name)
             except BaseException:
                 continue
-            kind = type(value).__name__ if type(value) in (int, float, str, bool, type(None)) else "other"
-            fields[name] = {
-                "type": kind,
-                "value": value if kind in ("int", "float", "bool") else str(value)[:50] if kind == "str" else None,
-            }
+            fields[name] = plain_value(value)
         return {"fields": fields}, {}
 
     # -- build --------------------------------------------------------------------------------------------------------
@@ -216,10 +213,17 @@ class Workbench:
             "stand_ins": len(built),
             "misled": sorted({line for line in built if line})[:3],
             "odd": odd[:3],
+            "shared": self._shared(model),
             "replaced": replaced,
             "hidden": hidden,
         }
         return {**facts, **describe(model, bool(args.get("look")))}, {}
+
+    def _shared(self, model: nn.Module) -> bool:
+        """Whether another model that is alive holds one of its parameters."""
+        others = [other for other in self._models.values() if other is not model]
+        held = {id(parameter) for other in others for parameter in nn.Module.parameters(other)}
+        return any(id(parameter) in held for parameter in nn.Module.parameters(model))
 
     def _trial(self, args: dict[str, Any], tensors: dict[str, Tensor]) -> Result:
         """Build a model, give it weights, call it: one request for what takes three or more.
