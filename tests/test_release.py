@@ -52,14 +52,15 @@ def whole_kit(tmp_path_factory: pytest.TempPathFactory) -> Kit:
 
 @pytest.fixture(scope="session")
 def kit(tmp_path_factory: pytest.TempPathFactory) -> Kit:
-    """A kit of one seed, from the plain solutions alone: built once for all workers of a test run, and quickly."""
+    """A kit of one seed, from two witnesses alone: built once for all workers of a test run, and quickly."""
     shared = tmp_path_factory.getbasetemp()
     shared = shared.parent if os.environ.get("PYTEST_XDIST_WORKER") else shared
     kept = shared / "kit.json"
     with FileLock(shared / "kit.lock"):
         if not kept.exists():
+            all_of_them = dictation.witnesses
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(dictation, "witnesses", lambda _, texts: [("plain", texts)])
+                patch.setattr(dictation, "witnesses", lambda *given: list(all_of_them(*given))[:2])
                 patch.setattr(dictation, "PAIR_CASES", 1)
                 made = release(load_track("gpt"), shared / "kits", (SEED,))
             kept.write_text(json.dumps([made.version, str(made.folder), str(made.archive), made.size, made.files]))
@@ -99,7 +100,7 @@ def agree(unpacked: Path, folders: list[str], nursery: Nursery, cwd: Path) -> di
 def test_a_kit_gives_the_points_and_sentences_of_the_live_grading(
     unpacked: Path, nursery: Nursery, tmp_path: Path
 ) -> None:
-    agree(unpacked, [str(CASES / name) for name in HANDED[:2]], nursery, tmp_path)
+    agree(unpacked, [str(CASES / name) for name in HANDED[:1]], nursery, tmp_path)
 
 
 @pytest.mark.slow
