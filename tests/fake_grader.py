@@ -98,7 +98,9 @@ def grade(submission: Submission, track: object, nursery: Nursery, **how: Any) -
     return replace(_graded(submission, nursery, **how), isolation=isolation)
 
 
-def _graded(submission: Submission, nursery: Nursery, *, seed: int, limits: Limits, parts: object = None) -> Report:
+def _graded(
+    submission: Submission, nursery: Nursery, *, seed: int, limits: Limits, parts: object = None, at_once: bool = False
+) -> Report:
     assert nursery.started and not nursery.closed.is_set()
     log.append(f"grade {submission.student} seed {seed} limits {limits.wall_s:g}/{limits.memory_mb} parts {parts}")
     files = submission.files

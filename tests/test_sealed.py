@@ -74,7 +74,7 @@ def test_a_stored_case_is_answered_as_the_live_reference_does(
     live = Reference(track).evaluate(track.part("mlp"), CONFIG, weights, inputs).outputs[0]
     stored = sealed.SealedReference(track).evaluate(track.part("mlp"), CONFIG, weights, inputs).outputs[0]
     assert live is not None and stored is not None and stored.dtype == torch.float64
-    assert torch.allclose(live, stored, rtol=1e-10, atol=0)
+    assert torch.allclose(live, stored, rtol=1e-8, atol=0)
 
 
 def test_another_case_has_no_answer(
@@ -134,7 +134,7 @@ def test_large_tensors_logits_and_twins_come_back_from_little_room(tmp_path: Pat
     reader = Reader(tmp_path / "file")
     one, three = reader.expected("one", head), reader.expected("three", None)
     assert one is not None and three is not None
-    assert torch.allclose(one.outputs[0], logits, atol=1e-8) and one.outputs[1] is None  # type: ignore[arg-type]
+    assert torch.allclose(one.outputs[0], logits, atol=1e-6) and one.outputs[1] is None  # type: ignore[arg-type]
     assert torch.allclose(one.gradients["b"], large, atol=1e-6)
     assert torch.allclose(three.outputs[0], large + shift, atol=1e-6)  # type: ignore[arg-type]
     assert reader.expected("four", None) is None
@@ -142,7 +142,7 @@ def test_large_tensors_logits_and_twins_come_back_from_little_room(tmp_path: Pat
 
 def test_rounding_stays_far_below_every_tolerance() -> None:
     values = DRAWS.normal("values", (1000,)).double() * 1e-3
-    assert float(((rounded(values) - values) / values).abs().max()) < 1e-10
+    assert float(((rounded(values) - values) / values).abs().max()) < 1e-8
     assert rounded(torch.zeros(2)).tolist() == [0.0, 0.0]
 
 
