@@ -29,9 +29,9 @@ from autograder.oracle.expected import Expected
 #: Tensors of more numbers than this are kept in float32: its rounding is five hundred times below any tolerance. Of
 #: gradients no figure is shown that would need more.
 LARGE, LARGE_GRADIENT = 1_500, 300
-#: Bits of a float64 that are kept, of 53. Two runs differ in the last bit here and there (memory lies elsewhere, another
-#: order of additions): of a hundred thousand numbers one then falls on the other side of a step of 2^-36, and none, but
-#: once in some hundred builds, of 2^-28. That is a hundred times below the rounding of a student's float32.
+#: Bits of a float64 that are kept, of 53. Two runs differ in the last bit here and there (memory lies elsewhere,
+#: another order of additions). Of a hundred thousand numbers one then falls on the other side of a step of 2^-36, but of 2^-28
+#: one in some hundred builds. That is sixteen times below the rounding of a student's float32.
 BITS = 28
 #: Two sums of the same terms in another order differ by less than this, relative to the largest.
 SAME = 1e-12
