@@ -30,8 +30,8 @@ from autograder.oracle.expected import Expected
 #: gradients no figure is shown that would need more.
 LARGE, LARGE_GRADIENT = 1_500, 300
 #: Bits of a float64 that are kept, of 53. Two runs differ in the last bit here and there (memory lies elsewhere,
-#: another order of additions). Of a hundred thousand numbers one then falls on the other side of a step of 2^-36, but of 2^-28
-#: one in some hundred builds. That is sixteen times below the rounding of a student's float32.
+#: another order of additions). Of a hundred thousand numbers one then falls on the other side of a step of 2^-36; of
+#: 2^-28, one in some hundred builds. That is sixteen times below the rounding of a student's float32.
 BITS = 28
 #: Two sums of the same terms in another order differ by less than this, relative to the largest.
 SAME = 1e-12
