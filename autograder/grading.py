@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import torch
@@ -18,6 +18,7 @@ from autograder.checks.registry import failed
 from autograder.checks.student import Student
 from autograder.checks.whole import assembled
 from autograder.oracle.cases import Draws
+from autograder.oracle.expected import NotSealed
 from autograder.oracle.reference import Reference
 from autograder.probe.client import ProbeFailure
 from autograder.sandbox import Limits, Nursery
@@ -28,6 +29,11 @@ from autograder.verdict import CheckResult, Evidence, PartResult, Report, Verdic
 
 #: More printed text than this is told to the student: it slows every run, and hides what matters.
 LOUD_BYTES = 1_000_000
+#: Where a student kit has no expected numbers for a model: said once in the report, and of each check that it stops.
+UNSEALED = (
+    "This kit holds no expected numbers for a model with these tensors, so some checks were not run. "
+    "Nothing is wrong with that: your instructor's grading runs them."
+)
 #: After one of these the other checks of the part would only wait for the same thing again.
 FATAL = (Verdict.TIMED_OUT, Verdict.OUT_OF_MEMORY, Verdict.FORBIDDEN)
 
@@ -41,11 +47,13 @@ def grade(
     limits: Limits | None = None,
     parts: Sequence[str] | None = None,
     at_once: bool = False,
+    examiner: Callable[[Student, Reference, Draws], Exam] = Exam,
 ) -> Report:
     """Grade `submission`; never raises for what a student did. With `parts`, only those are checked and counted.
 
     With `at_once` the last part is checked in a second child beside the others: for one submission on two cores.
-    The seed fixes every hidden number: the same submission, kit version and seed give the same report.
+    The seed fixes every hidden number: the same submission, kit version and seed give the same report. An `examiner`
+    of one's own sees what the checks ask (authoring/dictation.py writes it down).
     """
     chosen = [part for part in track.parts if parts is None or part.name in parts]
     if submission.verdict is not None:
@@ -61,7 +69,7 @@ def grade(
         students = [Student(submission, track, nursery, limits or Limits(), tree) for _ in range(lanes)]
         try:
             with one_thread():
-                return _grade_loaded(submission, track, nursery, seed, chosen, students)
+                return _grade_loaded(submission, track, nursery, seed, chosen, students, examiner)
         finally:
             for student in students:
                 student.close()
@@ -79,10 +87,16 @@ def one_thread() -> Iterator[None]:
 
 
 def _grade_loaded(
-    submission: Submission, track: Track, nursery: Nursery, seed: int, chosen: Sequence[Part], students: list[Student]
+    submission: Submission,
+    track: Track,
+    nursery: Nursery,
+    seed: int,
+    chosen: Sequence[Part],
+    students: list[Student],
+    examiner: Callable[[Student, Reference, Draws], Exam],
 ) -> Report:
     reference, student = Reference(track), students[-1]
-    exam, *others = (Exam(each, reference, Draws(seed)) for each in reversed(students))
+    exam, *others = (examiner(each, reference, Draws(seed)) for each in reversed(students))
     try:
         student.load()
     except ProbeFailure as failure:
@@ -93,7 +107,7 @@ def _grade_loaded(
             results = _grade_at_once(exam, others[0], chosen, submission)
         else:
             results = [_grade_part(exam, part, submission) for part in chosen]
-        whole = assembled(exam, results) if len(chosen) == len(track.parts) else {}
+        whole = _assembled(exam, results) if len(chosen) == len(track.parts) else {}
     except ProbeFailure as failure:  # only our own failures come this far
         outcome = Outcome(Verdict.UNGRADABLE, failure.message)
         return _report(submission, track, nursery, seed, [_whole_part(part, outcome) for part in chosen], [], {}, {})
@@ -104,6 +118,14 @@ def _grade_loaded(
         warnings.append(f"It prints an enormous amount ({student.output_bytes / 1e6:.0f} MB) while it is graded.")
     modules = {name: facts.file for name, facts in student.facts.items() if facts.found}
     return _report(submission, track, nursery, seed, results, warnings, whole, modules)
+
+
+def _assembled(exam: Exam, results: Sequence[PartResult]) -> dict[str, object]:
+    try:
+        return assembled(exam, results)
+    except NotSealed:
+        message = "Not compared here: it needs your instructor's grading."
+        return {"right": None, "message": message, "parameters": None, "expected_parameters": None, "tensors": []}
 
 
 def _grade_at_once(exam: Exam, other: Exam, chosen: Sequence[Part], submission: Submission) -> list[PartResult]:
@@ -150,6 +172,9 @@ def _run_check(exam: Exam, part: Part, check_id: str, done: dict[str, Outcome]) 
         if failure.verdict is Verdict.UNGRADABLE:
             raise
         return Outcome(failure.verdict, f"{part.class_name}: {failure.message}", _fatal_advice(failure.verdict))
+    except NotSealed:
+        exam.warnings.append(UNSEALED)
+        return Outcome(Verdict.BLOCKED, "Not checked here: it needs your instructor's grading.", UNSEALED, usable=True)
     except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
         # Answers that no check foresees must not sink the submission; the warning asks to have a look.
         exam.warnings.append(f"The check {check_id} stumbled over an answer ({type(error).__name__}): have a look.")

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from autograder.authoring import stale
-from autograder.authoring.build import solved_notebooks
+from autograder.authoring.build import solved_notebooks, stale
 from autograder.cli import app
 from autograder.track import load_track
 

@@ -19,6 +19,7 @@ from autograder.cli import (
     lab,
     learner,
     records,
+    release,
     student,
     training,
     watch,
@@ -34,6 +35,7 @@ Examples:
   workshop regrade submissions    grade again, and see what changed and why
   workshop history ada            all results of one student
   workshop export canvas grades   the grades for an LMS
+  workshop release                the kit for students, without solutions
   workshop train --path exercises train the GPT that you wrote
   workshop generate runs/cpu      write with it
   workshop lab                    the same course in JupyterLab
@@ -59,6 +61,7 @@ app.command("grade", epilog=instructor.EPILOG)(instructor.grade)
 app.command("regrade", epilog=instructor.REGRADE_EPILOG)(instructor.regrade)
 app.command("history", epilog=records.HISTORY_EPILOG)(records.history)
 app.add_typer(export.export, name="export", epilog=export.EPILOG)
+app.command("release", epilog=release.EPILOG)(release.release)
 app.command("data", epilog=corpus.EPILOG)(corpus.data)
 app.command("train", epilog=training.EPILOG)(training.train)
 app.command("lab", epilog=lab.EPILOG)(lab.lab)

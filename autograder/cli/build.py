@@ -33,10 +33,16 @@ def build(
 ) -> None:
     """Generate the stubs and notebooks from the solutions."""
     import autograder
-    from autograder.authoring import AuthoringError, stale
-    from autograder.authoring import build as write_all
+    from autograder.oracle.released import released
 
     course = course_named(track)
+    if released() is not None:
+        typer.echo("This is a student kit: what it holds was built in the course's checkout.", err=True)
+        raise typer.Exit(USAGE)
+    from autograder.authoring.build import build as write_all
+    from autograder.authoring.build import stale
+    from autograder.authoring.regions import AuthoringError
+
     top = root or Path(autograder.__file__).resolve().parents[1]
     if missing := [name for name in ("jupytext", "nbformat") if importlib.util.find_spec(name) is None]:
         typer.echo(f'Error: this needs {" and ".join(missing)}: pip install "gpt-workshop-kit[authoring]"', err=True)

@@ -14,7 +14,7 @@ import typer
 
 from autograder import __version__
 from autograder.cli.engine import Engine
-from autograder.cli.screen import USAGE, Screen, fresh_seed
+from autograder.cli.screen import USAGE, Screen, seed_or_fresh
 from autograder.track import Track
 from autograder.verdict import Report, Verdict
 
@@ -71,7 +71,7 @@ class ClassRun:
                 Terms.of(order.track, order.limits),
                 order.source,
                 seed=order.seed,
-                draw=fresh_seed,
+                draw=seed_or_fresh,
                 anew=order.anew,
                 kind=order.kind,
                 isolated_only=not order.trusted,

@@ -8,7 +8,10 @@ import secrets
 import sys
 from typing import TextIO
 
+import typer
 from rich.console import Console
+
+from autograder.oracle.released import released
 
 NOT_RIGHT = 1  # something in the submission is not right
 USAGE = 2  # a wrong argument or path
@@ -57,3 +60,21 @@ def write_plain(text: str) -> None:
 def fresh_seed() -> int:
     """Return a seed that nobody can foresee: 31 bits, so that it is easily typed again."""
     return secrets.randbits(31)
+
+
+def seed_or_fresh(seed: int | None = None) -> int:
+    """Return the seed to check with: the one that was asked for, or a fresh one. A student kit has its own.
+
+    A usage error where a kit holds no answers for `seed`; exit status 3 where the kit is damaged.
+    """
+    try:
+        kit = released()
+    except ValueError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(OUR_FAULT) from None
+    if kit is None:
+        return fresh_seed() if seed is None else seed
+    if seed is None or seed in kit.seeds:
+        return secrets.choice(kit.seeds) if seed is None else seed
+    known = ", ".join(map(str, kit.seeds))
+    raise typer.BadParameter(f"this kit holds the answers for {known} alone: leave --seed out.", param_hint="--seed")

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from autograder.cli.folder import note
-from autograder.cli.screen import INTERRUPTED, NOT_RIGHT, OUR_FAULT, Screen, fresh_seed, write_plain
+from autograder.cli.screen import INTERRUPTED, NOT_RIGHT, OUR_FAULT, Screen, seed_or_fresh, write_plain
 from autograder.track import Track, load_track
 from autograder.verdict import Report, Verdict
 
@@ -49,8 +49,9 @@ def check(
     asked = [part_named(word, course) for word in parts or []]
     if not path.exists():
         raise typer.BadParameter(f"{path} is not there. Name the folder or file with your work.", param_hint="--path")
+    drawn = seed_or_fresh(seed)
     try:
-        report = _grade(path, course, fresh_seed() if seed is None else seed, asked)
+        report = _grade(path, course, drawn, asked)
     except KeyboardInterrupt:
         typer.echo("Interrupted.", err=True)
         raise typer.Exit(INTERRUPTED) from None

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from autograder.cli.folder import folder_named, hints_named
-from autograder.cli.screen import INTERRUPTED, Screen, fresh_seed
+from autograder.cli.screen import INTERRUPTED, Screen, seed_or_fresh
 from autograder.cli.student import course_named, part_named
 
 EPILOG = """\b
@@ -35,7 +35,7 @@ def watch(
     """Check your work at every save, with hints at hand."""
     course, hints, folder = course_named(track), hints_named(track), folder_named(path)
     begin = part_named(part, course) if part else None
-    drawn = fresh_seed() if seed is None else seed
+    drawn = seed_or_fresh(seed)
     console = Screen(sys.stdout)
 
     from autograder.reports.progress import progress_total

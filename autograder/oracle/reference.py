@@ -11,7 +11,6 @@ import sys
 import threading
 import types
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -19,23 +18,14 @@ from torch import Tensor, nn
 
 import autograder
 from autograder.oracle.cases import Config
+from autograder.oracle.expected import Expected as Expected
+from autograder.oracle.expected import SolutionsNotFound as SolutionsNotFound
+from autograder.oracle.expected import count as count
 from autograder.probe.standins import standin_class
 from autograder.track import Part, Track
 
 #: Loading swaps entries of sys.modules for a moment; two graders in one process must not do it at once.
 _LOADING = threading.Lock()
-
-
-@dataclass(frozen=True)
-class Expected:
-    """What a right model answers: float64 outputs and gradients (`input.x` and the contract's tensor names)."""
-
-    outputs: tuple[Tensor | None, ...]
-    gradients: dict[str, Tensor] = field(default_factory=dict)
-
-
-class SolutionsNotFound(Exception):
-    """The reference solutions are not on this machine (a student kit holds none)."""
 
 
 def find_solutions() -> Path:
@@ -131,15 +121,3 @@ class Reference:
 def _leaf(value: Tensor) -> Tensor:
     """Return the grader's own copy: float64 and differentiable when it is of floating point, else the ids."""
     return value.detach().double().clone().requires_grad_(True) if value.is_floating_point() else value.clone()
-
-
-def count(shapes: Mapping[str, tuple[int, ...]], tied: tuple[str, ...] = ()) -> int:
-    """Return how many numbers are in `shapes`, leaving out the tensors in `tied`, which are shared with another."""
-    total = 0
-    for name, shape in shapes.items():
-        if name not in tied:
-            size = 1
-            for side in shape:
-                size *= side
-            total += size
-    return total
