@@ -316,9 +316,7 @@ def test_help_shows_examples_and_keeps_its_brackets() -> None:
     assert all(result.exit_code == 0 for result in (top, check, grade))
     assert "workshop check attention " in top.output
     assert (
-        "[PART]" in check.output
-        and "[[" not in check.output
-        and "workshop check mlp block --verbose " in check.output
+        "[PART]" in check.output and "[[" not in check.output and "workshop check mlp block --verbose " in check.output
     )
     assert "workshop grade submissions --json > all.json" in grade.output
     assert all(len(line) <= 80 for result in (top, check, grade) for line in result.output.splitlines())
