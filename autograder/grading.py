@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -34,6 +35,8 @@ UNSEALED = (
     "This kit holds no expected numbers for a model with these tensors, so some checks were not run. "
     "Nothing is wrong with that: your instructor's grading runs them."
 )
+#: A reply is handled in a fifth of a millisecond.
+SWITCH_S = 0.0002
 #: After one of these the other checks of the part would only wait for the same thing again.
 FATAL = (Verdict.TIMED_OUT, Verdict.OUT_OF_MEMORY, Verdict.FORBIDDEN)
 
@@ -77,13 +80,18 @@ def grade(
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Let torch use one thread: on tensors this small more of them only wait for each other."""
-    before = torch.get_num_threads()
+    """Let torch use one thread: on tensors this small more of them only wait for each other.
+
+    Python's own threads, which mostly wait for children, hand over sooner than its five milliseconds.
+    """
+    before = torch.get_num_threads(), sys.getswitchinterval()
     torch.set_num_threads(1)
+    sys.setswitchinterval(SWITCH_S)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(before[0])
+        sys.setswitchinterval(before[1])
 
 
 def _grade_loaded(
@@ -97,14 +105,15 @@ def _grade_loaded(
 ) -> Report:
     reference, student = Reference(track), students[-1]
     exam, *others = (examiner(each, reference, Draws(seed)) for each in reversed(students))
+    beside = Beside(lambda: [_grade_part(others[0], part, submission) for part in chosen[:-1]]) if others else None
     try:
         student.load()
     except ProbeFailure as failure:
         outcome = _explained(submission, Outcome(failure.verdict, _at_import(failure)))
         return _report(submission, track, nursery, seed, [_whole_part(part, outcome) for part in chosen], [], {}, {})
     try:
-        if others:
-            results = _grade_at_once(exam, others[0], chosen, submission)
+        if beside is not None:
+            results = _grade_beside(exam, others[0], beside, chosen[-1], submission)
         else:
             results = [_grade_part(exam, part, submission) for part in chosen]
         whole = _assembled(exam, results) if len(chosen) == len(track.parts) else {}
@@ -128,18 +137,19 @@ def _assembled(exam: Exam, results: Sequence[PartResult]) -> dict[str, object]:
         return {"right": None, "message": message, "parameters": None, "expected_parameters": None, "tensors": []}
 
 
-def _grade_at_once(exam: Exam, other: Exam, chosen: Sequence[Part], submission: Submission) -> list[PartResult]:
-    """Check the last part in `exam` while the others are checked in `other`."""
-    beside = Beside(lambda: [_grade_part(other, part, submission) for part in chosen[:-1]])
+def _grade_beside(
+    exam: Exam, other: Exam, beside: Beside[list[PartResult]], last: Part, submission: Submission
+) -> list[PartResult]:
+    """Check the last part in `exam` while the parts before it are checked in `other`."""
 
     def wait() -> Exam:
         beside.result()
         return other
 
     exam.others = wait
-    last = _grade_part(exam, chosen[-1], submission)
+    result = _grade_part(exam, last, submission)
     exam.join()
-    return [*beside.result(), last]
+    return [*beside.result(), result]
 
 
 def _grade_part(exam: Exam, part: Part, submission: Submission) -> PartResult:

@@ -30,6 +30,8 @@ _NAMES = {dtype: name for name, dtype in DTYPES.items()}
 MAX_DIMS = 8
 #: "transformer.h.11.attn.c_attn.weight" has 36 characters; module paths of students may be longer.
 MAX_NAME = 300
+#: Up to here copying bytes costs less than sending them by themselves.
+SMALL = 1 << 16
 #: The header's key under which the tensors are listed. Callers cannot use it for data.
 _TENSORS = "tensors"
 
@@ -45,7 +47,21 @@ def encode(header: dict[str, Any], tensors: Mapping[str, torch.Tensor]) -> list[
         raise ProtocolError(f"the header may not have a key {_TENSORS!r} of its own")
     records = [_record(name, tensor) for name, tensor in tensors.items()]
     start = frame_start({**header, _TENSORS: records}, body_size(tensors))
-    return [start, *(_raw_bytes(tensor) for tensor in tensors.values() if tensor.numel())]
+    return _joined([start, *(_raw_bytes(tensor) for tensor in tensors.values() if tensor.numel())])
+
+
+def _joined(buffers: list[bytes | memoryview]) -> list[bytes | memoryview]:
+    """Put neighbours that are small into one buffer: each buffer costs a system call, and wakes the other side."""
+    joined: list[bytes | memoryview] = []
+    small: list[bytes | memoryview] = []
+    for buffer in buffers:
+        if len(buffer) <= SMALL:
+            small.append(buffer)
+        else:
+            joined += [b"".join(small), buffer]
+            small = []
+    joined.append(b"".join(small))
+    return [buffer for buffer in joined if len(buffer)]
 
 
 def body_size(tensors: Mapping[str, torch.Tensor]) -> int:
@@ -66,6 +82,9 @@ def _record(name: str, tensor: torch.Tensor) -> dict[str, Any]:
 
 
 def _raw_bytes(tensor: torch.Tensor) -> memoryview:
+    plain = tensor.dtype is not torch.bfloat16 and tensor.device.type == "cpu" and not tensor.is_neg()
+    if plain and tensor.dim() and tensor.is_contiguous():  # the short way, for nearly all
+        return tensor.detach().numpy().reshape(-1).data.cast("B")
     flat = tensor.detach().cpu().resolve_neg().contiguous().reshape(-1)
     if flat.stride() != (1,):  # a single element is contiguous whatever its stride, but view() asks for stride 1
         flat = torch.empty_like(flat, memory_format=torch.contiguous_format).copy_(flat)
@@ -121,10 +140,9 @@ def _check_record(record: Any) -> tuple[str, torch.dtype, tuple[int, ...]]:
 
 
 def _rebuild(view: memoryview, offset: int, size: int, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
-    tensor = torch.empty(shape, dtype=dtype, device="cpu")
-    if size:
-        raw = torch.frombuffer(view, dtype=torch.uint8, count=size, offset=offset)
-        if dtype is torch.bool and bool((raw > 1).any()):  # undefined behaviour in torch's kernels
-            raise ProtocolError("a bool tensor holds bytes other than 0 and 1")
-        tensor.reshape(-1).view(torch.uint8).copy_(raw)
-    return tensor
+    if not size:
+        return torch.empty(shape, dtype=dtype, device="cpu")
+    if dtype is torch.bool and bool((torch.frombuffer(view, dtype=torch.uint8, count=size, offset=offset) > 1).any()):
+        raise ProtocolError("a bool tensor holds bytes other than 0 and 1")  # undefined behaviour in torch's kernels
+    count = size // dtype.itemsize
+    return torch.frombuffer(view, dtype=dtype, count=count, offset=offset).clone().reshape(shape)
