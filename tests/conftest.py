@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,6 +16,21 @@ from autograder.sandbox import Nursery
 from autograder.submission import read_submission
 from autograder.track import Track, load_track
 from autograder.verdict import Report
+
+#: What a submission's files are called when they are imported.
+STEMS = ("config", "attention", "mlp", "block", "gpt", "model")
+
+
+@pytest.fixture(autouse=True)
+def no_class_of_a_test_stays_importable() -> Iterator[None]:
+    """Take back what loading classes in this process (to train them, to show them) leaves to import."""
+    places, before = list(sys.path), {name for name in STEMS if name in sys.modules}
+    yield
+    sys.path[:] = places
+    for name in STEMS:
+        if name not in before:
+            sys.modules.pop(name, None)
+
 
 #: Any seed will do: what is claimed here holds for each. One of them keeps a failure repeatable.
 SEED = 7

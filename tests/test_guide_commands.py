@@ -7,14 +7,16 @@ import shlex
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
-from click import Command, Context, Group, UsageError
 
 from autograder.capstone.vocabulary import SHAKESPEARE
 from autograder.cli import app
 
+#: Typer's own copy of click's, in whatever version.
+USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
 ROOT = Path(__file__).resolve().parent.parent
 GUIDE = sorted((ROOT / "workshop_guide").rglob("*.md"))
 PAGES = [*GUIDE, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
@@ -49,16 +51,16 @@ def unknown(line: str) -> str:
     """Return what the command line does not know of a command; empty when it could be typed."""
     words = [word for word in shlex.split(line, comments=True)[1:] if word not in ("&", "|")]
     words = words[: words.index(">")] if ">" in words else words
-    command: Command = typer.main.get_command(app)
+    command: Any = typer.main.get_command(app)
     try:
-        while isinstance(command, Group) and words and not words[0].startswith("-"):
-            found = command.get_command(Context(command), words[0])
+        while hasattr(command, "get_command") and words and not words[0].startswith("-"):
+            found = command.get_command(command.context_class(command), words[0])
             if found is None:
                 return f"no command {words[0]!r}"
             command, words = found, words[1:]
-        context = Context(command)
+        context = command.context_class(command)
         _, left, _ = command.make_parser(context).parse_args(list(words))
-    except UsageError as error:
+    except USAGE_ERROR as error:
         return error.format_message()
     return f"left over: {left}" if left else ""
 

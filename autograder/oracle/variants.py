@@ -175,6 +175,10 @@ def mlp(x: Tensor, w: Weights, s: Switches) -> Tensor:
     return h + x if s.get("residual") == "inside" else h
 
 
+def _unbiased_over_time(x: Tensor) -> Tensor:
+    return x.var(1, unbiased=False, keepdim=True) * (x.shape[1] / max(x.shape[1] - 1, 1))
+
+
 def norm(x: Tensor, w: Weights, name: str, kind: str = "layer") -> Tensor:
     """Return LayerNorm over channels with the tensors of `name`, or a mistaken kind of norm."""
     gain, shift = w[f"{name}.weight"], w.get(f"{name}.bias")
@@ -184,7 +188,7 @@ def norm(x: Tensor, w: Weights, name: str, kind: str = "layer") -> Tensor:
         "rms 1e-6": lambda: x * (x.pow(2).mean(-1, keepdim=True) + 1e-6) ** -0.5,
         "over time": lambda: (x - x.mean(1, keepdim=True)) / torch.sqrt(x.var(1, unbiased=False, keepdim=True) + 1e-5),
         "batch": lambda: (x - x.mean((0, 1))) / torch.sqrt(x.var((0, 1), unbiased=False) + 1e-5),
-        "over time, unbiased": lambda: (x - x.mean(1, keepdim=True)) / torch.sqrt(x.var(1, keepdim=True) + 1e-5),
+        "over time, unbiased": lambda: (x - x.mean(1, keepdim=True)) / torch.sqrt(_unbiased_over_time(x) + 1e-5),
         "affine": lambda: x,
         "unbiased": lambda: (x - x.mean(-1, keepdim=True)) / torch.sqrt(x.var(-1, keepdim=True) + 1e-5),
         "not centred": lambda: x / torch.sqrt(x.var(-1, unbiased=False, keepdim=True) + 1e-5),
