@@ -91,6 +91,7 @@ def _wrong_copy(exam: Exam, part: Part, sizes: Sizes) -> Outcome | None:
     inputs = exam.inputs(part, sizes, "copy")
     right = exam.reference.evaluate(part, sizes.config, weights, inputs, stand_ins=False)
     wanted = right.outputs[0]
+    exam.student.call(part, model, inputs)  # what a call adds to the state must fit a model that was not called
     other = exam.student.build(part, sizes.config, stand_ins="none", interface=exam.approach(part).interface)
     exam.student.carry_over(part, model, other)
     again = first_output(exam, part, exam.student.call(part, other, inputs))
