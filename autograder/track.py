@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -26,14 +27,63 @@ class Part:
     points: dict[str, float]  # check id -> points, in the order in which they are shown
     parameters: dict[str, str]  # own tensors: name -> shape expression such as "3*n_embd, n_embd"
     uses: dict[str, str]  # sub-module path ("attn", "transformer.h.{i}") -> part that it is an instance of
+    role: str  # what it is in a transformer: the checks of that role apply to it. By default its name
+    constructor: dict[str, str] = field(default_factory=dict)  # argument -> field ("n_embd"); none: (config)
+    repeat: str = "n_layer"  # the field over which {i} runs in the paths of `uses`
+    width: str = "n_embd"  # last axis of what forward returns
+    mistakes: str = ""  # the part of the bank of known mistakes that applies. By default its role
+    alike: dict[str, str] = field(default_factory=dict)  # own layer -> what that layer is called in the bank
+    titles: dict[str, str] = field(default_factory=dict)  # check id -> its title, where the usual one does not fit
 
     @property
     def max_score(self) -> float:
         return sum(self.points.values())
 
+    @property
+    def interface(self) -> str:
+        """How its constructor is called: with a "config", or with "arguments" (plain numbers)."""
+        return "arguments" if self.constructor else "config"
+
+    @property
+    def takes_tokens(self) -> bool:
+        """Whether forward takes ids (B, T) and perhaps targets, as a whole model does, and not vectors (B, T, C)."""
+        return self.role == "gpt"
+
     def shapes(self, config: Mapping[str, int]) -> dict[str, Shape]:
         """Return the shape of each own tensor under `config`."""
         return {name: parse_shape(expression, config) for name, expression in self.parameters.items()}
+
+    def arguments(self, config: Mapping[str, int]) -> dict[str, int]:
+        """Return what its constructor is called with, by name and in the contract's order; nothing for a config."""
+        return {name: parse_shape(expression, config)[0] for name, expression in self.constructor.items()}
+
+    def output_width(self, config: Mapping[str, int]) -> int:
+        """Return the length of the last axis of what forward returns."""
+        return parse_shape(self.width, config)[0]
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The tensors of the whole model that are looked up or compared by row; empty names where there are none."""
+
+    tokens: str = ""
+    positions: str = ""
+    head: str = ""
+    tied: bool = False  # whether table and head are one parameter
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for name in (self.tokens, self.positions, self.head) if name)
+
+    @property
+    def ends(self) -> tuple[str, ...]:
+        """Where ids come in and logits go out."""
+        return tuple(name for name in (self.tokens, self.head) if name)
+
+    @property
+    def shared(self) -> tuple[str, ...]:
+        """The names under which a tensor is counted a second time."""
+        return (self.tokens,) if self.tied else ()
 
 
 @dataclass(frozen=True)
@@ -45,6 +95,21 @@ class Track:
     single_file: str
     config: dict[str, int]  # default configuration
     parts: tuple[Part, ...]
+    folder: str = ""  # where in solutions/ and exercises/ its files are
+    tables: Tables = Tables()
+    words: dict[str, str] = field(default_factory=dict)  # word of the checks' sentences -> what the course calls it
+
+    @property
+    def config_part(self) -> Part | None:
+        """The part that is the configuration; None where classes take plain numbers."""
+        return next((part for part in self.parts if part.role == "config"), None)
+
+    def in_words(self, sentence: str) -> str:
+        """Return a sentence of a check in the words of the course: n_embd is n_embed in some."""
+        if not self.words:
+            return sentence
+        known = "|".join(re.escape(word) for word in sorted(self.words, key=len, reverse=True))
+        return re.sub(rf"(?<![\w.])(?:{known})(?!\w)", lambda found: self.words[found[0]], sentence)
 
     def part(self, name: str) -> Part:
         """Return the part called `name`. Raises KeyError with the known names."""
@@ -64,11 +129,19 @@ class Track:
 
 def parse_shape(expression: str, config: Mapping[str, int]) -> Shape:
     """Return the shape that `expression` means: "3*n_embd, n_embd" is (3 * n_embd, n_embd)."""
+    known = fields_of(config)
 
     def factor(word: str) -> int:
-        return int(word) if word.isdigit() else config[word]
+        return int(word) if word.isdigit() else known[word]
 
     return tuple(math.prod(factor(word.strip()) for word in side.split("*")) for side in expression.split(","))
+
+
+def fields_of(config: Mapping[str, int]) -> dict[str, int]:
+    """Return the fields of `config` and what follows from them: head_dim, the width of one head."""
+    if config.get("n_head") and "n_embd" in config:
+        return {**config, "head_dim": config["n_embd"] // config["n_head"]}
+    return dict(config)
 
 
 def load_track(name_or_path: str = "gpt") -> Track:
@@ -104,7 +177,23 @@ def _track(data: dict[str, Any]) -> Track:
             points={check: float(points) for check, points in entry["points"].items()},
             parameters=dict(entry.get("parameters", {})),
             uses=dict(entry.get("uses", {})),
+            role=entry.get("role", entry["name"]),
+            constructor=dict(entry.get("constructor", {})),
+            repeat=entry.get("repeat", "n_layer"),
+            width=entry.get("width", "vocab_size" if entry.get("role", entry["name"]) == "gpt" else "n_embd"),
+            mistakes=entry.get("mistakes", entry.get("role", entry["name"])),
+            alike=dict(entry.get("alike", {})),
+            titles=dict(entry.get("titles", {})),
         )
         for entry in data["parts"]
     )
-    return Track(data["name"], data["title"], data["single_file"], dict(data["config"]), parts)
+    return Track(
+        data["name"],
+        data["title"],
+        data["single_file"],
+        dict(data["config"]),
+        parts,
+        data.get("folder", ""),
+        Tables(**data.get("tables", {})),
+        dict(data.get("words", {})),
+    )

@@ -34,15 +34,16 @@ class _Source:
     prose: Prose
 
     def notebook(self, track: Track, text: str) -> str:
-        return notebook_text(track, self.part, text, self.prose, f"solutions/{self.part.file}")
+        return notebook_text(track, self.part, text, self.prose, f"solutions/{_inside(track)}{self.part.file}")
 
 
 def outputs(root: Path, track: Track) -> dict[Path, str]:
     """Return every generated file below `root` with its text. Raises AuthoringError; writes nothing."""
     found: dict[Path, str] = {}
+    folder = root / "exercises" / track.folder
     for source in _sources(root, track):
-        found[root / "exercises" / source.part.file] = source.stub
-        found[root / "exercises" / "notebooks" / book_name(source.part)] = source.notebook(track, source.stub)
+        found[folder / source.part.file] = source.stub
+        found[folder / "notebooks" / book_name(source.part)] = source.notebook(track, source.stub)
     return found
 
 
@@ -65,7 +66,7 @@ def stale(root: Path, track: Track) -> list[Change]:
             changes.append(Change(file, "missing"))
         elif _read(file) != text:
             changes.append(Change(file, "stale"))
-    books = sorted((root / "exercises" / "notebooks").glob("*.ipynb"))
+    books = sorted((root / "exercises" / track.folder / "notebooks").glob("*.ipynb"))
     return changes + [Change(file, "left over") for file in books if file not in wanted]
 
 
@@ -97,7 +98,7 @@ def write_text(file: Path, text: str) -> None:
 
 
 def _sources(root: Path, track: Track) -> list[_Source]:
-    folder = root / "solutions"
+    folder = root / "solutions" / track.folder
     sources = []
     for part in track.parts:
         page = part.file.removesuffix(".py") + ".md"
@@ -108,10 +109,15 @@ def _sources(root: Path, track: Track) -> list[_Source]:
                     f"{folder / name} is not there, or no UTF-8 text: run this in the course's checkout."
                 )
         assert solution is not None and prose is not None
-        _must_parse(solution, part.file)
-        stub = stub_text(solution, f"solutions/{part.file}")
-        sources.append(_Source(part, solution, stub, read_prose(prose, f"solutions/{page}")))
+        _must_parse(solution, _inside(track) + part.file)
+        stub = stub_text(solution, f"solutions/{_inside(track)}{part.file}")
+        sources.append(_Source(part, solution, stub, read_prose(prose, f"solutions/{_inside(track)}{page}")))
     return sources
+
+
+def _inside(track: Track) -> str:
+    """Return the path of the track's files below solutions/ as it stands before a file's name."""
+    return f"{track.folder}/" if track.folder else ""
 
 
 def _must_parse(solution: str, file: str) -> None:

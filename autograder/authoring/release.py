@@ -37,7 +37,10 @@ MAX_BYTES = 5_000_000
 #: Time of every member of the zip; the earliest that the format knows.
 _TIME = (1980, 1, 1, 0, 0, 0)
 #: Of the package: what a kit goes without.
-_LEFT_OUT = ("authoring", "_solutions", "_exercises", "_sealed", "oracle/variants.py", "oracle/misconceptions.toml")
+_LEFT_OUT = (
+    *("authoring", "_solutions", "_exercises", "_sealed"),
+    *("oracle/variants.py", "oracle/variants_heads.py", "oracle/misconceptions.toml"),
+)
 #: Of the guide: what is for instructors.
 _NOT_FOR_STUDENTS = ("instructors.md", "reports.md", "handbook/README.md")
 
@@ -77,7 +80,7 @@ def release(
 ) -> Kit:
     """Build the kit below `out` and return where it is. Raises ReleaseError; then `out` is as it was."""
     try:
-        solutions, stubs = find_solutions(), find_stubs()
+        solutions, stubs = find_solutions(track), find_stubs(track)
     except (SolutionsNotFound, StubError) as error:
         raise ReleaseError(str(error)) from None
     members = _members(track, stubs)
@@ -113,10 +116,11 @@ def _members(track: Track, stubs: Path) -> dict[str, bytes]:
             members[f"autograder/{inside}"] = path.read_bytes()
     members["autograder/oracle/reference.py"] = _REFERENCE.encode()
     members["autograder/oracle/misconceptions.py"] = _MISCONCEPTIONS.encode()
+    exercises = "/".join(["exercises", *([track.folder] if track.folder else [])])
     for part in track.parts:
-        members[f"exercises/{part.file}"] = (stubs / part.file).read_bytes()
+        members[f"{exercises}/{part.file}"] = (stubs / part.file).read_bytes()
     for path in sorted((stubs / "notebooks").glob("*.ipynb")):
-        members[f"exercises/notebooks/{path.name}"] = path.read_bytes()
+        members[f"{exercises}/notebooks/{path.name}"] = path.read_bytes()
     try:
         for path in sorted((root / "workshop_guide").iterdir()):
             if path.is_file() and path.name not in _NOT_FOR_STUDENTS:

@@ -140,13 +140,19 @@ def wrong_output(exam: Exam, part: Part, sizes: Sizes, purpose: str) -> Outcome 
     if answer.sequence:
         return failed(f"{part.class_name}.forward returns a tuple, not a tensor.", "Return y alone.")
     output = first_output(exam, part, answer, any_shape=True)
-    wanted = tuple(inputs["x"].shape)
+    taken, wanted = tuple(inputs["x"].shape), output_shape(part, sizes)
     if tuple(output.shape) != wanted:
+        keeps = "It should keep the shape" if taken == wanted else f"It should be {shape_text(wanted)}"
         return failed(
-            f"forward turns (B, T, C) = {shape_text(wanted)} into {shape_text(output.shape)}.",
-            "It should keep the shape: follow it line by line; squeeze() also removes axes of size 1.",
+            f"forward turns (B, T, C) = {shape_text(taken)} into {shape_text(output.shape)}.",
+            f"{keeps}: follow it line by line; squeeze() also removes axes of size 1.",
         )
     return None  # NaN of the right shape is told by the checks of values
+
+
+def output_shape(part: Part, sizes: Sizes) -> tuple[int, ...]:
+    """Return the shape of what forward gives for a batch of `sizes`: (B, T, width)."""
+    return sizes.batch, sizes.length, part.output_width(sizes.config)
 
 
 def draw_targets(exam: Exam, sizes: Sizes, purpose: str) -> Tensor:

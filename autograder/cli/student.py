@@ -65,6 +65,7 @@ def check(
         from autograder.reports.terminal import student_report
 
         command = "workshop check" if path == Path() else f"workshop check --path {shlex.quote(str(path))}"
+        command += track_flag(track)
         student_report(report, Screen(sys.stdout), verbose, only=asked or None, command=command)
     raise typer.Exit(status(report, asked))
 
@@ -75,6 +76,11 @@ def course_named(name: str) -> Track:
         return load_track(name)
     except (ValueError, OSError) as error:
         raise typer.BadParameter(str(error), param_hint="--track") from error
+
+
+def track_flag(name: str) -> str:
+    """Return what a command needs besides to mean this course again; nothing for the one that is meant by default."""
+    return "" if name == "gpt" else f" --track {shlex.quote(name)}"
 
 
 def part_named(word: str, track: Track) -> str:

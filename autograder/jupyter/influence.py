@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from autograder.jupyter.checking import part_of
 from autograder.jupyter.showing import show
 from autograder.reports.notebook import exhibit_html, exhibit_text, note_html
-from autograder.track import Track, load_track
+from autograder.track import Part, Track, load_track
 from autograder.verdict import Evidence
 
 if TYPE_CHECKING:
@@ -30,7 +30,8 @@ def picture(thing: type, track: str = "gpt") -> None:
         show(note_html(problem), problem)
         return
     try:
-        item = _sizes(course, thing) if not course.part(name).parameters else influence(thing)
+        part = course.part(name)
+        item = _sizes(course, thing) if part.role == "config" else influence(thing, course, part)
     except NotImplementedError:
         text = f"Nothing to draw yet: {thing.__name__} is still to be written."
         show(note_html(text), text)
@@ -41,7 +42,7 @@ def picture(thing: type, track: str = "gpt") -> None:
         show(exhibit_html(item), exhibit_text(item))
 
 
-def influence(cls: type) -> Evidence:
+def influence(cls: type, track: Track, part: Part) -> Evidence:
     """Return the T x T matrix of influences: how strongly input position j moves output position i of `cls`.
 
     Measured by the gradient of a random sum of output i. Raises what the student's code raises.
@@ -51,8 +52,8 @@ def influence(cls: type) -> Evidence:
     torch_state = torch.random.get_rng_state()
     try:
         torch.manual_seed(0)
-        module = cls(SimpleNamespace(**_CONFIG))
-        x, y = _run(module)
+        module = cls(**part.arguments(_CONFIG)) if part.constructor else cls(SimpleNamespace(**_CONFIG))
+        x, y = _run(module, track, part)
         direction = torch.randn(y.shape[1:])
         rows = []
         for i in range(_T):
@@ -64,15 +65,16 @@ def influence(cls: type) -> Evidence:
     return Evidence("matrix", f"Who hears whom in {cls.__name__}", {**data, "empty_above_diagonal": True})
 
 
-def _run(module: Any) -> tuple[Tensor, Tensor]:
+def _run(module: Any, track: Track, part: Part) -> tuple[Tensor, Tensor]:
     """Return the vectors that go into `module` and what comes out, (1, T, C) each; of a GPT, the tokens' vectors."""
     import torch
 
-    if not hasattr(module, "transformer"):
+    if not part.takes_tokens:
         x = torch.randn(1, _T, _CONFIG["n_embd"], requires_grad=True)
         return x, module(x)
     seen: list[Tensor] = []
-    hook = module.transformer.wte.register_forward_hook(lambda _m, _i, out: seen.append(out))
+    table = module.get_submodule(track.tables.tokens.removesuffix(".weight"))
+    hook = table.register_forward_hook(lambda _m, _i, out: seen.append(out))
     try:
         logits, _ = module(torch.arange(_T)[None] % _CONFIG["vocab_size"])
     finally:

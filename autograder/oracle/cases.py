@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from autograder.probe.standins import WEIGHT_NAMES
+from autograder.probe.standins import STAND_IN, WEIGHT_NAMES
 from autograder.track import Part, Shape, Track
 
 Config = dict[str, int]
 
 #: Longer draws repeat after so many numbers, a prime: no two rows are alike, and it takes a tenth of the time.
 PERIOD = 65_521
+#: The tables of the gpt track; another track names its own.
+TABLES = ("transformer.wte.weight", "transformer.wpe.weight", "lm_head.weight")
 
 
 @dataclass(frozen=True)
@@ -80,8 +82,11 @@ class Draws:
             flat[spots[1]] = vocab_size - 1
         return torch.from_numpy(np.ascontiguousarray(ids)).to(torch.int64)
 
-    def weights(self, purpose: str, shapes: Mapping[str, Shape], scale: float = 1.0) -> dict[str, Tensor]:
-        """Draw weights for named tensors: matrices ~ N(0, 1.5^2 / fan_in), LayerNorm gains around 1, biases around 0.
+    def weights(
+        self, purpose: str, shapes: Mapping[str, Shape], scale: float = 1.0, *, tables: Collection[str] = TABLES
+    ) -> dict[str, Tensor]:
+        """Draw weights for named tensors: matrices ~ N(0, 1.5^2 / fan_in), LayerNorm gains around 1, biases around 0,
+        `tables` (of which rows are looked up or compared) ~ N(0, 0.7^2).
 
         Gains and biases are all distinct and far from their initial values, so that a swapped or unused one shows.
         """
@@ -93,19 +98,21 @@ class Draws:
                 drawn[name] = 1.0 + self.normal(f"{purpose} {name}", shape, 0.4)
             elif len(shape) == 1:
                 drawn[name] = self.normal(f"{purpose} {name}", shape, 0.5)
-            elif name.endswith(("wte.weight", "wpe.weight", "lm_head.weight")):
+            elif name in tables:
                 drawn[name] = self.normal(f"{purpose} {name}", shape, 0.7)
             else:
-                drawn[name] = self.normal(f"{purpose} {name}", shape, scale * 1.5 / shape[-1] ** 0.5)
+                fan_in = shape[0] if leaf.startswith(STAND_IN) else shape[-1]
+                drawn[name] = self.normal(f"{purpose} {name}", shape, scale * 1.5 / fan_in**0.5)
         return drawn
 
 
 def own_and_standin_shapes(part: Part, track: Track, config: Config) -> dict[str, Shape]:
     """Return every tensor of a model of `part` whose sub-parts are stand-ins: name -> shape."""
     shapes = part.shapes(config)
-    for path, used in part.uses.items():
-        for place in places(path, config):
-            shapes[f"{place}.{WEIGHT_NAMES[used]}"] = (config["n_embd"], config["n_embd"])
+    for path, name in part.uses.items():
+        used = track.part(name)
+        for place in places(path, config, part.repeat):
+            shapes[f"{place}.{WEIGHT_NAMES[used.role]}"] = (config["n_embd"], used.output_width(config))
     return shapes
 
 
@@ -113,14 +120,14 @@ def full_shapes(part: Part, track: Track, config: Config) -> dict[str, Shape]:
     """Return every tensor of a model of `part` with its real sub-parts: name -> shape, in the contract's names."""
     shapes = part.shapes(config)
     for path, used in part.uses.items():
-        for place in places(path, config):
+        for place in places(path, config, part.repeat):
             inner = full_shapes(track.part(used), track, config)
             shapes |= {f"{place}.{name}": shape for name, shape in inner.items()}
     return shapes
 
 
-def places(path: str, config: Config) -> list[str]:
+def places(path: str, config: Config, repeat: str = "n_layer") -> list[str]:
     """Return the sub-module paths that a `uses` entry stands for: "transformer.h.{i}" is one for each layer."""
     if "{i}" not in path:
         return [path]
-    return [path.replace("{i}", str(index)) for index in range(config["n_layer"])]
+    return [path.replace("{i}", str(index)) for index in range(config[repeat])]

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from autograder.oracle.cases import Config
+from autograder.oracle.variants_heads import head, heads
 from autograder.probe.standins import WEIGHT_NAMES, apply_standin
 
 Weights = Mapping[str, Tensor]
@@ -28,6 +29,12 @@ def run(part: str, inputs: Mapping[str, Tensor], weights: Weights, config: Confi
         return attention(inputs["x"].double(), w, config, switches)
     if part == "mlp":
         return mlp(inputs["x"].double(), w, switches)
+    if part == "relu":
+        return mlp(inputs["x"].double(), w, {"act": "relu", **switches})
+    if part == "head":
+        return head(inputs["x"].double(), w, config, switches)
+    if part == "heads":
+        return heads(inputs["x"].double(), w, switches)
     if part == "block":
         return block(inputs["x"].double(), w, switches)
     if part == "gpt":
@@ -305,7 +312,7 @@ def gpt(idx: Tensor, w: Weights, config: Config, s: Switches) -> Tensor:
         x = norm(x, w, "transformer.ln_f")
     if kind == "twice":
         x = norm(norm(x, w, "transformer.ln_f"), w, "transformer.ln_f")
-    logits = functional.linear(x, w["lm_head.weight"])
+    logits = linear(x, w, "lm_head")
     out = s.get("logits", "plain")
     changed: dict[str, Callable[[], Tensor]] = {
         "softmax": lambda: logits.softmax(-1),

@@ -28,7 +28,7 @@ SYNONYMS = {
     ),
     "n_head": ("num_heads", "n_heads", "heads", "H"),
     "block_size": ("context_length", "max_len", "seq_len", "ctx_len"),
-    "n_layer": ("num_layers", "n_layers", "depth"),
+    "n_layer": ("num_layers", "n_layers", "depth", "n_blocks", "N_BLOCKS"),
     "vocab_size": ("vocab", "V"),
 }
 #: Values for fields that a student's config declares without a default, by their annotation.

@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 import random
 import sys
-from collections.abc import Callable, Iterator
+import types
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy
@@ -29,6 +30,7 @@ from autograder.probe.constructing import (
 from autograder.probe.devices import DeviceWatch
 from autograder.probe.facts import changed, describe, fingerprint, gradients, outputs, random_state
 from autograder.probe.faults import describe_exception
+from autograder.probe.handover import place, strided, switch_on
 from autograder.probe.loading import Loaded, Substitutes, load_tree
 from autograder.probe.standins import standin_class
 from autograder.probe.watch import Snapshot, Watch, snapshot
@@ -55,13 +57,6 @@ def student_code(stage: str) -> Iterator[None]:
         yield
     except BaseException as error:  # SystemExit and KeyboardInterrupt in a forward are the student's too
         raise StudentFault(stage, error) from None
-
-
-def _place(model: nn.Module, path: str, module: nn.Module) -> None:
-    """Put `module` where the model has a sub-module now. Raises AttributeError when there is none."""
-    nn.Module.get_submodule(model, path)
-    parent, _, name = path.rpartition(".")
-    nn.Module.__setattr__(nn.Module.get_submodule(model, parent), name, module)
 
 
 def refuse(*_: Any, **__: Any) -> None:
@@ -94,7 +89,9 @@ class Workbench:
         self._defaults: dict[str, int] = {}
         self._config_class = ""
         self._kinds: dict[str, str] = {}
-        self._expected: dict[str, int] = {}
+        self._takes: dict[str, dict[str, str]] = {}  # class -> argument -> field, where it takes plain numbers
+        self._widths: dict[str, str] = {}  # class -> field that is the width of its output
+        self._fields: dict[str, int] = {}
         self._models: dict[int, nn.Module] = {}
         self._kept: Tensor | None = None  # what the last call returned: a later call may not change it
         self._next = 0
@@ -132,12 +129,13 @@ class Workbench:
 
     def _load(self, args: dict[str, Any], _: dict[str, Tensor]) -> Result:
         self._defaults, self._config_class, self._kinds = args["defaults"], args["config_class"], args["kinds"]
+        self._takes, self._widths = args.get("takes", {}), args.get("widths", {})
         self._loaded = load_tree(
             self._tree,
             args["sources"],
             args["files"],
             frozenset(args["lenient"]),
-            Substitutes(self._kinds, self._config_class, self._defaults),
+            Substitutes(self._kinds, self._config_class, self._defaults, self._takes, self._widths),
         )
         return {"classes": self._loaded.report}, {}
 
@@ -162,20 +160,26 @@ class Workbench:
     def _build(self, args: dict[str, Any], _: dict[str, Tensor]) -> Result:
         """Build a model.
 
-        args: cls, config (values), dtype, seed, interface, look (at the parameters' values), counted (its
-        weights need no values), stand_ins (class -> kind: put in the class's place before
-        the model is built), placed (sub-module path -> kind: put there after it was built).
+        args: cls, config (values), fields (those, and what follows from them), arguments (plain numbers, for a class
+        that takes no config), dtype, seed, interface, look (at the parameters' values), counted (its weights need no
+        values), stand_ins (class -> kind: put in the class's place before the model is built), placed (sub-module path
+        -> class: a stand-in for it is put there after it was built).
         """
         _GENERATOR.manual_seed(args["seed"])
         cls = self._class(args["cls"])
-        config, origin = make_config(self._class(self._config_class), args["config"])
+        config_type = self._class(self._config_class) if self._config_class else types.SimpleNamespace
+        config, origin = make_config(config_type, args["config"])
         built: list[str] = []
         width = int(args["config"]["n_embd"])
-        self._expected = dict(args["config"])
+        self._fields = dict(args.get("fields", args["config"]))
         counted = uninitialised() if args.get("counted") else contextlib.nullcontext()
         with self._stand_ins(args.get("stand_ins", {}), built, width), student_code("build"), counted:
             try:
-                if args.get("interface") == "keywords":
+                if args.get("interface") == "arguments":
+                    model = cls(**args["arguments"])
+                elif args.get("interface") == "ordered":
+                    model = cls(*args["arguments"].values())
+                elif args.get("interface") == "keywords":
                     model = cls(**plain_arguments(cls, args["config"]))
                 elif args.get("interface") == "indexed":
                     model = cls(config, *[0] * (len(required_names(cls)) - 1))
@@ -193,9 +197,9 @@ class Workbench:
             return {"not_module": True}, {}
         if "_parameters" not in vars(model):
             return {"no_super_init": True}, {}
-        for path, kind in args.get("placed", {}).items():
+        for path, name in args.get("placed", {}).items():
             with student_code("build"):
-                _place(model, path, standin_class(kind, kind, built, width)())
+                place(model, path, self._stand_in(self._kinds[name], name, built, width)())
         odd = [
             f"{name[:100]} is {str(p.dtype).removeprefix('torch.')}"
             for name, p in nn.Module.named_parameters(model)
@@ -216,6 +220,7 @@ class Workbench:
             "shared": self._shared(model),
             "replaced": replaced,
             "hidden": hidden,
+            "signature": argument_names(cls) if args.get("interface") == "arguments" else [],
         }
         return {**facts, **describe(model, bool(args.get("look")))}, {}
 
@@ -255,6 +260,13 @@ class Workbench:
             out |= {f"{number}/{name}": value for name, value in found.items()}
         return {"answers": answers}, out
 
+    def _stand_in(
+        self, kind: str, name: str, built: list[str], width: int, order: Sequence[str] = ()
+    ) -> type[nn.Module]:
+        """Return a stand-in class for the student's class `name`, whose arguments come in `order`."""
+        takes, out = self._takes.get(name), self._widths.get(name, "n_embd")
+        return standin_class(kind, name, built, width, self._fields, takes=takes, order=order, out=out)
+
     def _class(self, name: str) -> Any:
         assert self._loaded is not None, "load comes first"
         return self._loaded.classes.get(name) or self._loaded.substitutes[name]
@@ -266,7 +278,7 @@ class Workbench:
         undo: list[tuple[Any, str, Any]] = []
         for name, kind in kinds.items():
             original = self._loaded.classes.get(name)
-            fake = standin_class(kind, name, built, width, self._expected)
+            fake = self._stand_in(kind, name, built, width, argument_names(original))
             for module in self._loaded.modules:
                 for key, value in list(vars(module).items()):
                     # By name as well: a class may be there twice, once in its own file and once in model.py.
@@ -300,13 +312,17 @@ class Workbench:
     def _call(self, args: dict[str, Any], tensors: dict[str, Tensor]) -> Result:
         """Call a model (or one of its sub-modules).
 
-        args: handle, path, inputs (tensor names, positional), keywords (argument -> tensor name), train, seed, backward
-        (None, "loss", or the index of the output that `cotangent` belongs to), observe (return what a call may not
-        change), moved (pretend that the model and its inputs are on another device).
+        args: handle, path, method (if not forward), inputs (tensor names, positional), numbers (plain, after them),
+        keywords (argument -> tensor name), train, seed, backward (None, "loss", or the index of the output that
+        `cotangent` belongs to), observe (return what a call may not change), moved (pretend that the model and its
+        inputs are on another device), strided (inputs that are not contiguous), switched (a word: switch on what has it
+        in its name).
         """
         model = self._models[args["handle"]]
         with student_code("forward"):
-            target = nn.Module.get_submodule(model, args.get("path", ""))
+            target: Any = nn.Module.get_submodule(model, args.get("path", ""))
+            target = getattr(target, args["method"]) if args.get("method") else target
+        switches = switch_on(model, args["switched"]) if args.get("switched") else []
         nn.Module.train(model, bool(args.get("train", False)))
         backward = args.get("backward")
         given = dict(tensors)
@@ -324,19 +340,20 @@ class Workbench:
         # fault that is to be seen, not an error.
         gradients_on = backward is not None or bool(args.get("grad"))
         with torch.set_grad_enabled(gradients_on):
-            handed = {name: value.clone() for name, value in given.items()}
+            handed = {name: strided(value) if args.get("strided") else value.clone() for name, value in given.items()}
         watch: DeviceWatch | contextlib.nullcontext[None] = contextlib.nullcontext()
         if args.get("moved"):
             assert self._loaded is not None
             watch = DeviceWatch(model, list(handed.values()), [vars(module) for module in self._loaded.modules])
         with torch.set_grad_enabled(gradients_on), student_code("forward"), watch:
-            positional = [handed[name] for name in args["inputs"]]
+            positional = [*(handed[name] for name in args["inputs"]), *args.get("numbers", [])]
             keywords = {key: handed[name] for key, name in args.get("keywords", {}).items()}
             output = target(*positional, **keywords)
             mode_kept = torch.is_grad_enabled() == gradients_on and not torch.is_inference_mode_enabled()
         out: dict[str, Tensor] = {}
         data: dict[str, Any] = {"outputs": outputs(output, out)}
         data["grad_mode_changed"] = not mode_kept
+        data["switches"] = switches
         if args.get("observe") and self._kept is not None:
             out["kept"] = self._kept.detach()
         first = output[0] if isinstance(output, tuple | list) and len(output) > 0 else output

@@ -1,0 +1,25 @@
+"""What is put into a student's model, handed to it and switched on before it is called."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+
+def strided(value: Tensor) -> Tensor:
+    """Return a copy whose numbers lie in memory as a transpose's do: view(-1) refuses it, reshape(-1) does not."""
+    return value.transpose(0, 1).contiguous().transpose(0, 1) if value.dim() == 2 else value.clone()
+
+
+def switch_on(model: nn.Module, word: str) -> list[str]:
+    """Set to True what the model keeps as True or False under a name that holds `word`; return the names."""
+    names = [name for name, value in vars(model).items() if word in name.lower() and type(value) is bool]
+    for name in names:
+        vars(model)[name] = True
+    return [name[:60] for name in names]
+
+
+def place(model: nn.Module, path: str, module: nn.Module) -> None:
+    """Put `module` where the model has a sub-module now. Raises AttributeError when there is none."""
+    nn.Module.get_submodule(model, path)
+    parent, _, name = path.rpartition(".")
+    nn.Module.__setattr__(nn.Module.get_submodule(model, parent), name, module)
