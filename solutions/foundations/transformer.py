@@ -21,7 +21,7 @@ class Transformer(nn.Module):
     def __init__(self, n_head: int, n_embed: int, context_length: int, vocab_size: int, N_BLOCKS: int) -> None:
         """Make both tables, the blocks, the final norm and the head."""
         super().__init__()
-        # make token_embed, position_embed, attn_blocks (nn.ModuleList), layer_norm and lm_head; keep context_length.
+        # make token_embed, position_embed, attn_blocks (nn.ModuleList), layer_norm, lm_head; keep context_length.
         # Optional: a switch self.checkpointing = False (see forward_hidden).
         ### BEGIN SOLUTION
         self.context_length = context_length

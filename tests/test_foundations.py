@@ -1,0 +1,166 @@
+"""The foundations track: the same machine, other names; its faults are told, its right answers lose nothing."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import tomllib
+import zlib
+from pathlib import Path
+
+import pytest
+from answers import checks, rejecting, write
+from mutants import Matrix, read_cases, run, stage
+from test_kill_matrix import complaints
+
+from autograder.authoring.build import stale
+from autograder.checks.registry import find_check
+from autograder.cli import main
+from autograder.grading import grade
+from autograder.hints import GENERAL, load_hints
+from autograder.oracle.cases import full_shapes
+from autograder.oracle.reference import Reference, count
+from autograder.sandbox import Nursery
+from autograder.submission import read_submission
+from autograder.track import load_track
+from autograder.verdict import Verdict
+
+TRACK = load_track("foundations")
+ROOT = Path(__file__).parents[1]
+CASES = Path(__file__).parent / "cases" / "foundations"
+#: Of the cases the quick test takes one in so many, and grades only the class that is wrong there.
+ONE_IN = 9
+SEED = 5
+
+
+def formula(n_embed: int, context: int, vocab: int, blocks: int) -> int:
+    """Return the parameters of a Transformer, counted by hand."""
+    heads = 3 * n_embed**2  # key, query and value of all heads together, without biases
+    projection = n_embed**2 + n_embed
+    mlp = 8 * n_embed**2 + 5 * n_embed
+    norms = 4 * n_embed
+    block = heads + projection + mlp + norms
+    assert block == 12 * n_embed**2 + 10 * n_embed
+    return vocab * n_embed + context * n_embed + blocks * block + 2 * n_embed + vocab * n_embed + vocab
+
+
+@pytest.mark.parametrize(
+    ("config", "total"),
+    [
+        ({"n_head": 6, "n_embd": 384, "block_size": 256, "vocab_size": 65, "n_layer": 6}, 10_788_929),
+        ({"n_head": 8, "n_embd": 128, "block_size": 512, "vocab_size": 50_304, "n_layer": 1}, 13_142_656),
+        ({"n_head": 3, "n_embd": 12, "block_size": 7, "vocab_size": 5, "n_layer": 2}, None),
+    ],
+)
+def test_the_parameters_follow_from_a_formula(config: dict[str, int], total: int | None) -> None:
+    part = TRACK.part("transformer")
+    by_hand = formula(config["n_embd"], config["block_size"], config["vocab_size"], config["n_layer"])
+    assert count(full_shapes(part, TRACK, config)) == by_hand
+    assert total is None or by_hand == total
+    if total is None:
+        model = Reference(TRACK).build(part, config, stand_ins=False)
+        assert sum(math.prod(parameter.shape) for parameter in model.parameters()) == by_hand
+
+
+def test_it_is_worth_a_hundred_points_and_every_check_is_there() -> None:
+    assert TRACK.max_score == 100 and TRACK.classes == ("Head", "MultiHeadAttention", "MLP", "Block", "Transformer")
+    assert {part.name: part.max_score for part in TRACK.parts} == {
+        "head": 25,
+        "attention": 15,
+        "mlp": 10,
+        "block": 15,
+        "transformer": 35,
+    }
+    for part in TRACK.parts:
+        order = list(part.points)
+        for check_id in order:
+            needs = find_check(TRACK, part, check_id).needs
+            assert all(need not in order or order.index(need) < order.index(check_id) for need in needs), check_id
+
+
+def test_sentences_use_the_words_of_the_course() -> None:
+    said = TRACK.in_words("n_embd = 16: transformer.wte, wte and x.n_embd_2; head_dim, block_size and my.block_size")
+    assert said == (
+        "n_embed = 16: token_embed, token_embed and x.n_embd_2; head_size, context_length and my.block_size"
+    )
+    titles = [find_check(TRACK, part, check_id).title for part in TRACK.parts for check_id in part.points]
+    assert not [title for title in titles if any(word in title for word in ("n_embd", "block_size", "GPT", "wte"))]
+    gpt = load_track("gpt")
+    assert gpt.in_words("n_embd") == "n_embd" and find_check(gpt, gpt.part("mlp"), "mlp.values").id == "mlp.values"
+
+
+def test_what_is_in_exercises_is_current() -> None:
+    pytest.importorskip("jupytext", reason="the authoring extra is not installed")
+    assert stale(ROOT, TRACK) == []
+
+
+def test_every_part_has_hints_that_name_its_checks() -> None:
+    hints = load_hints("foundations")
+    for part in TRACK.parts:
+        assert hints.of(part.name)[0].topic == GENERAL
+        assert all(set(ladder.checks) <= set(part.points) for ladder in hints.of(part.name))
+    assert hints.about("transformer", {"transformer.generates": "generate draws another id"}).topic == "generate"
+
+
+def test_start_check_and_hint_work_with_the_track(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    work = tmp_path / "mine"
+    assert ran("start", str(work), "--track", "foundations") == 0
+    assert "workshop watch --track foundations" in capsys.readouterr().out
+    assert sorted(path.name for path in work.iterdir()) == sorted(part.file for part in TRACK.parts)
+    shutil.copy(ROOT / "solutions" / "foundations" / "mlp.py", work)
+    assert ran("check", "mlp", "--track", "foundations", "--path", str(work), "--seed", "3") == 0
+    assert ran("hint", "head", "--track", "foundations", "--path", str(work)) == 0
+    said = capsys.readouterr().out
+    assert "10" in said and "workshop hint head --track foundations" in said
+
+
+def ran(*words: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(list(words))
+    return int(ended.value.code or 0)
+
+
+def test_a_stub_is_not_attempted_and_scores_nothing(nursery: Nursery, tmp_path: Path) -> None:
+    stubs = {part.file: (ROOT / "exercises" / "foundations" / part.file).read_bytes() for part in TRACK.parts}
+    report = grade(read_submission(write(tmp_path / "work", stubs), TRACK, "ada"), TRACK, nursery, seed=SEED)
+    assert report.score == 0 and {part.verdict for part in report.parts.values()} == {Verdict.NOT_ATTEMPTED}
+
+
+def test_a_tied_head_is_a_mistake_here(nursery: Nursery, tmp_path: Path) -> None:
+    case = next(case for case in read_cases([CASES]) if case.name == "tr_tied_head")
+    work = read_submission(stage(case, tmp_path), TRACK, "ada")
+    report = grade(work, TRACK, nursery, seed=SEED, parts=["transformer"])
+    assert list(rejecting(report)) == ["transformer.untied"]
+    assert "lm_head.weight is token_embed.weight" in checks(report)["transformer.untied"].message
+
+
+def test_the_cases_are_what_they_say() -> None:
+    cases = read_cases([CASES])
+    kinds = [case.kind for case in cases]
+    assert kinds.count("faulty") >= 45 and kinds.count("correct") >= 12 and kinds.count("renamed") >= 4
+    classes = {part.class_name: part.name for part in TRACK.parts}
+    for case in cases:
+        data = tomllib.loads((case.folder / "meta.toml").read_text(encoding="utf-8"))
+        assert data["name"] == case.folder.name and data["planted"] and data["verdict"]["diagnosis"]
+        failing = [name for name, word in case.verdict.items() if word != "pass"]
+        assert list(case.verdict) == [part.name for part in TRACK.parts]
+        assert failing == ([] if case.kind == "correct" else [classes[case.wrong_class]])
+
+
+def test_of_a_fixed_choice_no_fault_escapes_and_no_right_class_is_hurt(nursery: Nursery, tmp_path: Path) -> None:
+    names = {part.class_name: part.name for part in TRACK.parts}
+    chosen = [case for case in read_cases([CASES]) if zlib.crc32(case.name.encode()) % ONE_IN == 0]
+    assert len(chosen) >= 8 and {case.kind for case in chosen} >= {"faulty", "correct"}
+    for case in chosen:
+        part = names.get(case.wrong_class, case.name.split("_")[0].replace("tr", "transformer"))
+        part = part if part in names.values() else "attention"
+        work = read_submission(stage(case, tmp_path / case.kind), TRACK, "ada")
+        report = grade(work, TRACK, nursery, seed=SEED, parts=[part])
+        assert (report.score == report.max_score) is (case.kind == "correct"), (case.name, rejecting(report))
+
+
+@pytest.mark.slow
+def test_of_all_cases_no_fault_escapes_no_right_answer_is_hurt() -> None:
+    matrix: Matrix = run([CASES], course="foundations")
+    assert list(complaints(matrix)) == []
+    assert matrix.agreement >= 97.0, matrix.differences
