@@ -27,7 +27,7 @@ from autograder.probe.constructing import (
     uninitialised,
 )
 from autograder.probe.devices import DeviceWatch
-from autograder.probe.facts import changed, describe, fingerprint, gradients, outputs, random_state
+from autograder.probe.facts import changed, describe, fingerprint, gradients, held_tensors, outputs, random_state
 from autograder.probe.faults import describe_exception
 from autograder.probe.loading import Loaded, Substitutes, load_tree
 from autograder.probe.standins import standin_class
@@ -96,6 +96,7 @@ class Workbench:
         self._kinds: dict[str, str] = {}
         self._expected: dict[str, int] = {}
         self._models: dict[int, nn.Module] = {}
+        self._held: dict[int, dict[int, nn.Parameter]] = {}  # a model's parameters by their ids, as it was built
         self._kept: Tensor | None = None  # what the last call returned: a later call may not change it
         self._next = 0
 
@@ -201,7 +202,9 @@ class Workbench:
             for name, p in nn.Module.named_parameters(model)
             if p.dtype != torch.float32
         ]
-        nn.Module.to(model, dtype=DTYPES[args.get("dtype", "float32")])
+        dtype = DTYPES[args.get("dtype", "float32")]
+        if any(tensor.is_floating_point() and tensor.dtype != dtype for tensor in held_tensors(model)):
+            nn.Module.to(model, dtype=dtype)
         self._models[self._next] = model
         self._next += 1
         replaced, hidden = replaced_methods(model)
@@ -213,17 +216,18 @@ class Workbench:
             "stand_ins": len(built),
             "misled": sorted({line for line in built if line})[:3],
             "odd": odd[:3],
-            "shared": self._shared(model),
+            "shared": self._shared(self._next - 1, model),
             "replaced": replaced,
             "hidden": hidden,
         }
         return {**facts, **describe(model, bool(args.get("look")))}, {}
 
-    def _shared(self, model: nn.Module) -> bool:
-        """Whether another model that is alive holds one of its parameters."""
-        others = [other for other in self._models.values() if other is not model]
-        held = {id(parameter) for other in others for parameter in nn.Module.parameters(other)}
-        return any(id(parameter) in held for parameter in nn.Module.parameters(model))
+    def _shared(self, handle: int, model: nn.Module) -> bool:
+        """Whether another model that is alive was built with one of its parameters."""
+        mine = {id(parameter): parameter for parameter in nn.Module.parameters(model)}
+        shared = any(mine.keys() & held.keys() for held in self._held.values())
+        self._held[handle] = mine
+        return shared
 
     def _trial(self, args: dict[str, Any], tensors: dict[str, Tensor]) -> Result:
         """Build a model, give it weights, call it: one request for what takes three or more.
@@ -385,4 +389,5 @@ class Workbench:
 
     def _forget(self, args: dict[str, Any], _: dict[str, Tensor]) -> Result:
         self._models.pop(args["handle"], None)
+        self._held.pop(args["handle"], None)
         return {}, {}
