@@ -40,6 +40,10 @@ _GENERATOR = torch.default_generator
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
+#: To look at every function of the libraries costs as much as a small model: once for each class, then now and then.
+LOOK_EVERY = 24
+
+
 class StudentFault(Exception):
     """Student code raised: carries the stage in which it did."""
 
@@ -97,8 +101,11 @@ class Workbench:
         self._expected: dict[str, int] = {}
         self._models: dict[int, nn.Module] = {}
         self._held: dict[int, dict[int, nn.Parameter]] = {}  # a model's parameters by their ids, as it was built
+        self._states: dict[int, tuple[object, ...]] = {}  # of the random generators, by the seed
         self._kept: Tensor | None = None  # what the last call returned: a later call may not change it
         self._next = 0
+        self._handled = 0  # requests
+        self._inspected: set[tuple[str, str | None]] = set()
 
     def handle(self, op: str, args: dict[str, Any], tensors: dict[str, Tensor]) -> Result:
         """Carry out `op`. Returns (JSON-ready facts, tensors); a student's exception comes back as {"error": ...}."""
@@ -118,9 +125,12 @@ class Workbench:
             data, out = operations[op](args, tensors)
         except StudentFault as fault:
             data, out = {"error": describe_exception(fault.error, self._tree, fault.stage).to_json()}, {}
-        if op in ("load", "build"):
+        kind = (op, args.get("cls"))
+        self._handled += 1
+        if op in ("load", "build") and kind not in self._inspected or self._handled % LOOK_EVERY == 0:
+            self._inspected.add(kind)
             self._watch.inspect()
-        elif op in ("config", "trial", "call", "calls"):
+        elif op in ("config", "build", "trial", "call", "calls"):
             self._watch.glance()
         data["watch"] = {
             "tampering": self._watch.tampering,
@@ -320,10 +330,7 @@ class Workbench:
         for parameter in nn.Module.parameters(model):
             parameter.grad = None
         before = fingerprint(model) if args.get("observe") else {}
-        _GENERATOR.manual_seed(args["seed"])
-        random.seed(args["seed"])
-        numpy.random.seed(args["seed"] % 2**32)
-        state = random_state()
+        state = self._seeded(args["seed"])
         # Handed over as copies: a leaf that requires a gradient could not be changed in place, and changing it is a
         # fault that is to be seen, not an error.
         gradients_on = backward is not None or bool(args.get("grad"))
@@ -360,6 +367,15 @@ class Workbench:
         if args.get("observe"):
             out |= {f"after.{name}": value.detach() for name, value in handed.items() if name != "cotangent"}
         return data, out
+
+    def _seeded(self, seed: int) -> tuple[object, ...]:
+        """Seed every global generator; return the state in which that leaves them."""
+        _GENERATOR.manual_seed(seed)
+        random.seed(seed)
+        numpy.random.seed(seed % 2**32)
+        if seed not in self._states:
+            self._states[seed] = random_state()
+        return self._states[seed]
 
     def _backward(self, args: dict[str, Any], output: Any, given: dict[str, Tensor], out: dict[str, Tensor]) -> None:
         flat = list(output) if isinstance(output, tuple | list) else [output]
