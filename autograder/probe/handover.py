@@ -23,3 +23,7 @@ def place(model: nn.Module, path: str, module: nn.Module) -> None:
     nn.Module.get_submodule(model, path)
     parent, _, name = path.rpartition(".")
     nn.Module.__setattr__(nn.Module.get_submodule(model, parent), name, module)
+
+
+def under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

@@ -28,10 +28,11 @@ from autograder.probe.constructing import (
     uninitialised,
 )
 from autograder.probe.devices import DeviceWatch
-from autograder.probe.facts import changed, describe, fingerprint, gradients, outputs, random_state
+from autograder.probe.facts import changed, describe, fingerprint, gradients, held_tensors, outputs, random_state
 from autograder.probe.faults import describe_exception
-from autograder.probe.handover import place, strided, switch_on
+from autograder.probe.handover import place, strided, switch_on, under
 from autograder.probe.loading import Loaded, Substitutes, load_tree
+from autograder.probe.stages import StudentFault, refuse, student_code
 from autograder.probe.standins import standin_class
 from autograder.probe.watch import Snapshot, Watch, snapshot
 
@@ -42,30 +43,8 @@ _GENERATOR = torch.default_generator
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
-class StudentFault(Exception):
-    """Student code raised: carries the stage in which it did."""
-
-    def __init__(self, stage: str, error: BaseException) -> None:
-        super().__init__(stage)
-        self.stage, self.error = stage, error
-
-
-@contextlib.contextmanager
-def student_code(stage: str) -> Iterator[None]:
-    """Mark a region that runs student code: whatever it raises is the student's."""
-    try:
-        yield
-    except BaseException as error:  # SystemExit and KeyboardInterrupt in a forward are the student's too
-        raise StudentFault(stage, error) from None
-
-
-def refuse(*_: Any, **__: Any) -> None:
-    """Stand in for functions that open files or start programs without Python's audit hooks seeing it."""
-    raise PermissionError("this is not allowed while grading")
-
-
-def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+#: To look at every function of the libraries costs as much as a small model: once for each class, then now and then.
+LOOK_EVERY = 24
 
 
 class Workbench:
@@ -93,8 +72,12 @@ class Workbench:
         self._widths: dict[str, str] = {}  # class -> field that is the width of its output
         self._fields: dict[str, int] = {}
         self._models: dict[int, nn.Module] = {}
+        self._held: dict[int, dict[int, nn.Parameter]] = {}  # a model's parameters by their ids, as it was built
+        self._states: dict[int, tuple[object, ...]] = {}  # of the random generators, by the seed
         self._kept: Tensor | None = None  # what the last call returned: a later call may not change it
         self._next = 0
+        self._handled = 0  # requests
+        self._inspected: set[tuple[str, str | None]] = set()
 
     def handle(self, op: str, args: dict[str, Any], tensors: dict[str, Tensor]) -> Result:
         """Carry out `op`. Returns (JSON-ready facts, tensors); a student's exception comes back as {"error": ...}."""
@@ -114,9 +97,12 @@ class Workbench:
             data, out = operations[op](args, tensors)
         except StudentFault as fault:
             data, out = {"error": describe_exception(fault.error, self._tree, fault.stage).to_json()}, {}
-        if op in ("load", "build"):
+        kind = (op, args.get("cls"))
+        self._handled += 1
+        if op in ("load", "build") and kind not in self._inspected or self._handled % LOOK_EVERY == 0:
+            self._inspected.add(kind)
             self._watch.inspect()
-        elif op in ("config", "trial", "call", "calls"):
+        elif op in ("config", "build", "trial", "call", "calls"):
             self._watch.glance()
         data["watch"] = {
             "tampering": self._watch.tampering,
@@ -205,7 +191,9 @@ class Workbench:
             for name, p in nn.Module.named_parameters(model)
             if p.dtype != torch.float32
         ]
-        nn.Module.to(model, dtype=DTYPES[args.get("dtype", "float32")])
+        dtype = DTYPES[args.get("dtype", "float32")]
+        if any(tensor.is_floating_point() and tensor.dtype != dtype for tensor in held_tensors(model)):
+            nn.Module.to(model, dtype=dtype)
         self._models[self._next] = model
         self._next += 1
         replaced, hidden = replaced_methods(model)
@@ -217,18 +205,19 @@ class Workbench:
             "stand_ins": len(built),
             "misled": sorted({line for line in built if line})[:3],
             "odd": odd[:3],
-            "shared": self._shared(model),
+            "shared": self._shared(self._next - 1, model),
             "replaced": replaced,
             "hidden": hidden,
             "signature": argument_names(cls) if args.get("interface") == "arguments" else [],
         }
         return {**facts, **describe(model, bool(args.get("look")))}, {}
 
-    def _shared(self, model: nn.Module) -> bool:
-        """Whether another model that is alive holds one of its parameters."""
-        others = [other for other in self._models.values() if other is not model]
-        held = {id(parameter) for other in others for parameter in nn.Module.parameters(other)}
-        return any(id(parameter) in held for parameter in nn.Module.parameters(model))
+    def _shared(self, handle: int, model: nn.Module) -> bool:
+        """Whether another model that is alive was built with one of its parameters."""
+        mine = {id(parameter): parameter for parameter in nn.Module.parameters(model)}
+        shared = any(mine.keys() & held.keys() for held in self._held.values())
+        self._held[handle] = mine
+        return shared
 
     def _trial(self, args: dict[str, Any], tensors: dict[str, Tensor]) -> Result:
         """Build a model, give it weights, call it: one request for what takes three or more.
@@ -240,7 +229,7 @@ class Workbench:
         if "handle" not in data:
             return data, {}
         handle = {"handle": data["handle"]}
-        self._weights(handle, _under("w/", tensors))
+        self._weights(handle, under("w/", tensors))
         answers, out = self._calls({**args, **handle}, tensors)
         if not args["keep"]:
             self._forget(handle, {})
@@ -253,7 +242,7 @@ class Workbench:
         for number, call in enumerate(args["calls"]):
             self._watch.glance()
             try:
-                answer, found = self._call({**call, "handle": args["handle"]}, _under(f"{number}/", tensors))
+                answer, found = self._call({**call, "handle": args["handle"]}, under(f"{number}/", tensors))
             except StudentFault as fault:
                 answer, found = {"error": describe_exception(fault.error, self._tree, fault.stage).to_json()}, {}
             answers.append(answer)
@@ -332,10 +321,7 @@ class Workbench:
         for parameter in nn.Module.parameters(model):
             parameter.grad = None
         before = fingerprint(model) if args.get("observe") else {}
-        _GENERATOR.manual_seed(args["seed"])
-        random.seed(args["seed"])
-        numpy.random.seed(args["seed"] % 2**32)
-        state = random_state()
+        state = self._seeded(args["seed"])
         # Handed over as copies: a leaf that requires a gradient could not be changed in place, and changing it is a
         # fault that is to be seen, not an error.
         gradients_on = backward is not None or bool(args.get("grad"))
@@ -374,6 +360,15 @@ class Workbench:
             out |= {f"after.{name}": value.detach() for name, value in handed.items() if name != "cotangent"}
         return data, out
 
+    def _seeded(self, seed: int) -> tuple[object, ...]:
+        """Seed every global generator; return the state in which that leaves them."""
+        _GENERATOR.manual_seed(seed)
+        random.seed(seed)
+        numpy.random.seed(seed % 2**32)
+        if seed not in self._states:
+            self._states[seed] = random_state()
+        return self._states[seed]
+
     def _backward(self, args: dict[str, Any], output: Any, given: dict[str, Tensor], out: dict[str, Tensor]) -> None:
         flat = list(output) if isinstance(output, tuple | list) else [output]
         with student_code("backward"):
@@ -402,4 +397,5 @@ class Workbench:
 
     def _forget(self, args: dict[str, Any], _: dict[str, Tensor]) -> Result:
         self._models.pop(args["handle"], None)
+        self._held.pop(args["handle"], None)
         return {}, {}
