@@ -1,9 +1,10 @@
-"""Whose fault an exception is: regions that run student code, and the stage at which it raised there; what is refused."""
+"""Regions that run student code: the stage at which it raised there, and what it is refused."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 
 class StudentFault(Exception):
