@@ -48,7 +48,8 @@ def start(track: Track, folder: Path) -> tuple[list[str], list[str]]:
     Raises StubError when a file cannot be written.
     """
     stubs = find_stubs(track)
-    return _copy({part.file: _stub(stubs, part.file) for part in track.parts}, folder)
+    names = [*(part.file for part in track.parts), *track.extras]
+    return _copy({name: _stub(stubs, name) for name in names}, folder)
 
 
 def start_notebooks(track: Track, folder: Path) -> tuple[list[str], list[str]]:

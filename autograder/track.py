@@ -97,6 +97,7 @@ class Track:
     parts: tuple[Part, ...]
     folder: str = ""  # where in solutions/ and exercises/ its files are
     tables: Tables = Tables()
+    extras: tuple[str, ...] = ()  # files with an exercise that is not graded
     words: dict[str, str] = field(default_factory=dict)  # word of the checks' sentences -> what the course calls it
 
     @property
@@ -195,5 +196,6 @@ def _track(data: dict[str, Any]) -> Track:
         parts,
         data.get("folder", ""),
         Tables(**data.get("tables", {})),
+        tuple(data.get("extras", ())),
         dict(data.get("words", {})),
     )

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import shutil
+import subprocess
+import sys
 import tomllib
 import zlib
 from pathlib import Path
 
 import pytest
+import torch
 from answers import checks, rejecting, write
+from conftest import STEMS
 from mutants import Matrix, read_cases, run, stage
 from test_kill_matrix import complaints
 from typer.testing import CliRunner, Result
@@ -30,7 +35,7 @@ TRACK = load_track("foundations")
 ROOT = Path(__file__).parents[1]
 CASES = Path(__file__).parent / "cases" / "foundations"
 #: Of the cases the quick test takes one in so many, and grades only the class that is wrong there.
-ONE_IN = 9
+ONE_IN = 20
 SEED = 5
 
 
@@ -105,11 +110,42 @@ def test_every_part_has_hints_that_name_its_checks() -> None:
     assert hints.about("transformer", {"transformer.generates": "generate draws another id"}).topic == "generate"
 
 
+def test_weights_are_carried_over_to_a_gpt_with_matching_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "solutions" / "foundations"))
+    for name in STEMS:
+        sys.modules.pop(name, None)
+    convert = importlib.import_module("convert")
+    sizes = {"n_head": 3, "n_embed": 12, "context_length": 9, "vocab_size": 17, "N_BLOCKS": 2}
+    mine = importlib.import_module("transformer").Transformer(**sizes)
+    carried = convert.to_gpt(mine.state_dict())
+    idx = torch.randint(17, (4, 9), generator=torch.Generator().manual_seed(1))
+    given = convert.GPTStyle(**sizes)
+    given.load_state_dict(carried)
+    # The GPT of the other course, with ReLU and a head of its own in their places.
+    config = {"n_head": 3, "n_embd": 12, "block_size": 9, "vocab_size": 17, "n_layer": 2}
+    track = load_track("gpt")
+    other = Reference(track).build(track.part("gpt"), config, stand_ins=False).float()
+    other.lm_head = torch.nn.Linear(12, 17)
+    monkeypatch.setattr(torch.nn.functional, "gelu", lambda x, approximate="none": torch.relu(x))
+    other.load_state_dict(carried)
+    with torch.no_grad():
+        logits = mine(idx)[0]
+        assert float((given(idx) - logits).abs().max()) < 1e-5
+        assert float((other(idx)[0] - logits).abs().max()) < 1e-5
+
+
+def test_what_is_carried_over_is_told_and_a_stub_says_not_yet(tmp_path: Path) -> None:
+    for folder, says in (("solutions", "they are equal"), ("exercises", "Not yet: Transformer.__init__ is still")):
+        command = [sys.executable, "convert.py"]
+        done = subprocess.run(command, cwd=ROOT / folder / "foundations", capture_output=True, text=True, check=True)
+        assert says in done.stdout and (folder == "exercises" or "weights alone cannot carry" in done.stdout)
+
+
 def test_start_check_and_hint_work_with_the_track(tmp_path: Path) -> None:
     work = tmp_path / "mine"
     started = ran("start", str(work), "--track", "foundations")
     assert started.exit_code == 0 and "workshop watch --track foundations" in started.output
-    assert sorted(path.name for path in work.iterdir()) == sorted(part.file for part in TRACK.parts)
+    assert sorted(path.name for path in work.iterdir()) == sorted(["convert.py", *(part.file for part in TRACK.parts)])
     shutil.copy(ROOT / "solutions" / "foundations" / "mlp.py", work)
     checked = ran("check", "mlp", "--track", "foundations", "--path", str(work), "--seed", "3")
     assert checked.exit_code == 0 and "10" in checked.output
@@ -153,7 +189,7 @@ def test_the_cases_are_what_they_say() -> None:
 def test_of_a_fixed_choice_no_fault_escapes_and_no_right_class_is_hurt(nursery: Nursery, tmp_path: Path) -> None:
     names = {part.class_name: part.name for part in TRACK.parts}
     chosen = [case for case in read_cases([CASES]) if zlib.crc32(case.name.encode()) % ONE_IN == 0]
-    assert len(chosen) >= 8 and {case.kind for case in chosen} >= {"faulty", "correct"}
+    assert len(chosen) >= 7 and {case.kind for case in chosen} >= {"faulty", "correct"}
     for case in chosen:
         part = names.get(case.wrong_class, case.name.split("_")[0].replace("tr", "transformer"))
         part = part if part in names.values() else "attention"

@@ -44,6 +44,10 @@ def outputs(root: Path, track: Track) -> dict[Path, str]:
     for source in _sources(root, track):
         found[folder / source.part.file] = source.stub
         found[folder / "notebooks" / book_name(source.part)] = source.notebook(track, source.stub)
+    for name in track.extras:
+        solution = _text(root / "solutions" / track.folder / name)
+        _must_parse(solution, _inside(track) + name)
+        found[folder / name] = stub_text(solution, f"solutions/{_inside(track)}{name}")
     return found
 
 
@@ -102,13 +106,7 @@ def _sources(root: Path, track: Track) -> list[_Source]:
     sources = []
     for part in track.parts:
         page = part.file.removesuffix(".py") + ".md"
-        solution, prose = _read(folder / part.file), _read(folder / page)
-        for name, text in ((part.file, solution), (page, prose)):
-            if text is None:
-                raise AuthoringError(
-                    f"{folder / name} is not there, or no UTF-8 text: run this in the course's checkout."
-                )
-        assert solution is not None and prose is not None
+        solution, prose = _text(folder / part.file), _text(folder / page)
         _must_parse(solution, _inside(track) + part.file)
         stub = stub_text(solution, f"solutions/{_inside(track)}{part.file}")
         sources.append(_Source(part, solution, stub, read_prose(prose, f"solutions/{_inside(track)}{page}")))
@@ -125,6 +123,14 @@ def _must_parse(solution: str, file: str) -> None:
         ast.parse(solution)
     except SyntaxError as error:
         raise AuthoringError(f"solutions/{file}, line {error.lineno}: not Python ({error.msg}).") from error
+
+
+def _text(file: Path) -> str:
+    """Return the text of a source. Raises AuthoringError when there is none."""
+    text = _read(file)
+    if text is None:
+        raise AuthoringError(f"{file} is not there, or no UTF-8 text: run this in the course's checkout.")
+    return text
 
 
 def _read(file: Path) -> str | None:

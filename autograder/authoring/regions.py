@@ -9,6 +9,7 @@ BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 #: What somebody meant as a marker, and nearly wrote: as it is, the answer would go out with the stub.
 _NEARLY = re.compile(r"#+\s*(begin|end)\s*[-_]?\s*solution", re.IGNORECASE)
 _CLASS = re.compile(r"class (\w+)")
+_FUNCTION = re.compile(r"(?:async )?def (\w+)")
 _METHOD = re.compile(r" {4}(?:async )?def (\w+)")
 
 
@@ -40,7 +41,7 @@ def stub_text(solution: str, file: str) -> str:
         if marker == BEGIN:
             if region is not None:
                 raise AuthoringError(f"{where}: {BEGIN} inside the region that began in line {region.line}.")
-            if not class_name:
+            if not class_name and not method:
                 raise AuthoringError(f"{where}: a region outside of any class; a stub could not say what is missing.")
             _mark_task(stub, where)
             region = _Region(number, indent)
@@ -54,12 +55,14 @@ def stub_text(solution: str, file: str) -> str:
         else:
             if found := _CLASS.match(line):
                 class_name, method = found[1], ""
-            elif found := _METHOD.match(line):
+            elif found := _FUNCTION.match(line):
+                class_name, method = "", found[1]
+            elif class_name and (found := _METHOD.match(line)):
                 method = found[1]
             stub.append(line)
     if region is not None:
         raise AuthoringError(f"{file}, line {region.line}: {BEGIN} is never closed by {END}.")
-    if not class_name or "\n".join(stub) == solution.rstrip("\n"):
+    if "\n".join(stub) == solution.rstrip("\n"):
         raise AuthoringError(f"{file}, line 1: no {BEGIN} in the whole file; its stub would be the answer.")
     return "\n".join(stub) + "\n"
 
@@ -90,5 +93,6 @@ def _unwritten(region: _Region, indent: str, class_name: str, method: str, where
     length = sum(bool(line.strip()) and not line.strip().startswith("#") for line in region.lines)
     if not length:
         raise AuthoringError(f"{where}: the region that began in line {region.line} holds no code.")
-    raising = f'raise NotImplementedError("{class_name}.{method} is still to be written")'
+    what = f"{class_name}.{method}" if class_name else method
+    raising = f'raise NotImplementedError("{what} is still to be written")'
     return [f"{indent}# Ours takes {length} lines.", indent + (raising if method else "pass")]

@@ -117,8 +117,8 @@ def _members(track: Track, stubs: Path) -> dict[str, bytes]:
     members["autograder/oracle/reference.py"] = _REFERENCE.encode()
     members["autograder/oracle/misconceptions.py"] = _MISCONCEPTIONS.encode()
     exercises = "/".join(["exercises", *([track.folder] if track.folder else [])])
-    for part in track.parts:
-        members[f"{exercises}/{part.file}"] = (stubs / part.file).read_bytes()
+    for name in [*(part.file for part in track.parts), *track.extras]:
+        members[f"{exercises}/{name}"] = (stubs / name).read_bytes()
     for path in sorted((stubs / "notebooks").glob("*.ipynb")):
         members[f"{exercises}/notebooks/{path.name}"] = path.read_bytes()
     try:
