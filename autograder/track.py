@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 Shape = tuple[int, ...]
+T = TypeVar("T")
 
 #: `gpt_hints.toml` holds the hints of track `gpt`: it lies beside the tracks, and is none.
 HINTS_SUFFIX = "_hints.toml"
@@ -56,6 +57,14 @@ class Part:
     def arguments(self, config: Mapping[str, int]) -> dict[str, int]:
         """Return what its constructor is called with, by name and in the contract's order; nothing for a config."""
         return {name: parse_shape(expression, config)[0] for name, expression in self.constructor.items()}
+
+    def in_bank_names(self, weights: Mapping[str, T]) -> dict[str, T]:
+        """Return weights under the names that the bank of known mistakes has for the layers of this part."""
+        named = {}
+        for name, value in weights.items():
+            layer = next((own for own in self.alike if name.startswith(f"{own}.")), "")
+            named[self.alike[layer] + name.removeprefix(layer) if layer else name] = value
+        return named
 
     def output_width(self, config: Mapping[str, int]) -> int:
         """Return the length of the last axis of what forward returns."""

@@ -6,7 +6,6 @@ import re
 import pytest
 import torch
 
-from autograder.checks.exam import in_bank_names
 from autograder.oracle.cases import Draws, own_and_standin_shapes
 from autograder.oracle.misconceptions import BANK, matches, of_part, recognise
 from autograder.oracle.reference import Reference, find_solutions
@@ -30,7 +29,7 @@ def case(part_name: str):
     part = next(part for part in track.parts if part.mistakes == part_name)
     sizes = DRAWS.sizes(f"bank {part_name}", n_head=3, head_dim=10, length=7, n_layer=3 if part_name == "gpt" else 2)
     weights = DRAWS.weights(f"bank {part_name}", own_and_standin_shapes(part, track, sizes.config))
-    weights = in_bank_names(part, weights)
+    weights = part.in_bank_names(weights)
     if part_name == "gpt":
         weights["transformer.wte.weight"] = weights["lm_head.weight"]
         inputs = {"idx": DRAWS.tokens("bank", (sizes.batch, sizes.length), sizes.config["vocab_size"])}

@@ -12,6 +12,7 @@ from autograder.checks.loss import LOUD
 from autograder.checks.outputs import draw_targets, unchanged
 from autograder.checks.registry import Outcome, Stopped, check, failed, passed
 from autograder.checks.replies import Answer
+from autograder.checks.series import Case
 from autograder.checks.student import Call, must
 from autograder.oracle.cases import Sizes
 from autograder.track import Part
@@ -76,7 +77,7 @@ def hidden_states_make_the_logits(exam: Exam, part: Part) -> Outcome:
         sizes = exam.draws.sizes(f"hidden {trial}", n_layer=2 + trial)
         inputs = exam.inputs(part, sizes, f"hidden {trial}")
         calls = [Call(inputs), Call(inputs, method="forward_hidden", observe=True)]
-        specimen, (plain, given) = exam.trial(part, sizes, f"hidden {trial}", calls)
+        specimen, (plain, given) = exam.trial(part, Case(sizes, f"hidden {trial}", calls))
         if isinstance(given, Outcome):
             return _without(given, "forward_hidden", part)
         hidden, logits = given.first, must(plain).first
@@ -187,7 +188,7 @@ def targets_may_lie_anyhow_in_memory(exam: Exam, part: Part) -> Outcome:
     sizes = exam.draws.sizes("strided")
     inputs = exam.inputs(part, sizes, "strided")
     given = {**inputs, "targets": draw_targets(exam, sizes, "strided")}
-    specimen, _ = exam.trial(part, sizes, "strided", [Call(inputs)])
+    specimen, _ = exam.trial(part, Case(sizes, "strided", [Call(inputs)], keep=True))
     losses = []
     for strided in (False, True):
         call = Call(given, keywords=["targets"], strided=strided, train=True)
@@ -216,7 +217,7 @@ def checkpointing_changes_no_number(exam: Exam, part: Part) -> Outcome:
     sizes = exam.draws.sizes("checkpointing", n_layer=3)
     inputs = exam.inputs(part, sizes, "checkpointing")
     given = {**inputs, "targets": draw_targets(exam, sizes, "checkpointing")}
-    specimen, _ = exam.trial(part, sizes, "checkpointing", [Call(inputs)])
+    specimen, _ = exam.trial(part, Case(sizes, "checkpointing", [Call(inputs)], keep=True))
     answers = []
     for word in ("", "checkpoint"):
         call = Call(given, keywords=["targets"], loss=True, train=True, switched=word)

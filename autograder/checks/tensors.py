@@ -24,7 +24,7 @@ def it_has_the_right_tensors(exam: Exam, part: Part) -> Outcome:
     shapes = exam.shapes(part, sizes.config)
     own = {p.name: p for p in model.parameters}
     frozen = [shown(name) for name, parameter in own.items() if not parameter.trainable]
-    if part.uses and not how.renamed and exam.repeats(part):
+    if part.uses and not how.renamed and exam.repeated(part):
         # How many blocks there are is another check's business; that they are found in the right place is shown by one.
         own = {name: p for name, p in own.items() if not _inside_used(part, name, sizes)}
         shapes = {name: shape for name, shape in shapes.items() if not _inside_used(part, name, sizes)}

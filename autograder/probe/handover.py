@@ -18,12 +18,5 @@ def switch_on(model: nn.Module, word: str) -> list[str]:
     return [name[:60] for name in names]
 
 
-def place(model: nn.Module, path: str, module: nn.Module) -> None:
-    """Put `module` where the model has a sub-module now. Raises AttributeError when there is none."""
-    nn.Module.get_submodule(model, path)
-    parent, _, name = path.rpartition(".")
-    nn.Module.__setattr__(nn.Module.get_submodule(model, parent), name, module)
-
-
 def under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

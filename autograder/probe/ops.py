@@ -7,13 +7,11 @@ grader decides. Student code runs in the same process, so every reply is a claim
 from __future__ import annotations
 
 import contextlib
-import random
 import sys
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-import numpy
 import torch
 from torch import Tensor, nn
 
@@ -28,23 +26,30 @@ from autograder.probe.constructing import (
     uninitialised,
 )
 from autograder.probe.devices import DeviceWatch
-from autograder.probe.facts import changed, describe, fingerprint, gradients, held_tensors, outputs, random_state
+from autograder.probe.facts import (
+    GENERATOR,
+    changed,
+    describe,
+    fingerprint,
+    gradients,
+    held_tensors,
+    outputs,
+    random_state,
+    seeded,
+)
 from autograder.probe.faults import describe_exception
-from autograder.probe.handover import place, strided, switch_on, under
+from autograder.probe.handover import strided, switch_on, under
 from autograder.probe.loading import Loaded, Substitutes, load_tree
 from autograder.probe.stages import StudentFault, refuse, student_code
+from autograder.probe.standing_in import place, standing_in
 from autograder.probe.standins import standin_class
 from autograder.probe.watch import Snapshot, Watch, snapshot
 
 Result = tuple[dict[str, Any], dict[str, Tensor]]
 
-#: torch.manual_seed would also prepare for GPUs that are not there, a millisecond each time.
-_GENERATOR = torch.default_generator
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
-
-
 #: To look at every function of the libraries costs as much as a small model: once for each class, then now and then.
-LOOK_EVERY = 24
+LOOK_EVERY = 20
 
 
 class Workbench:
@@ -73,7 +78,6 @@ class Workbench:
         self._fields: dict[str, int] = {}
         self._models: dict[int, nn.Module] = {}
         self._held: dict[int, dict[int, nn.Parameter]] = {}  # a model's parameters by their ids, as it was built
-        self._states: dict[int, tuple[object, ...]] = {}  # of the random generators, by the seed
         self._kept: Tensor | None = None  # what the last call returned: a later call may not change it
         self._next = 0
         self._handled = 0  # requests
@@ -85,7 +89,7 @@ class Workbench:
             "load": self._load,
             "config": self._config,
             "build": self._build,
-            "trial": self._trial,
+            "trials": self._trials,
             "weights": self._weights,
             "call": self._call,
             "calls": self._calls,
@@ -96,13 +100,13 @@ class Workbench:
         try:
             data, out = operations[op](args, tensors)
         except StudentFault as fault:
-            data, out = {"error": describe_exception(fault.error, self._tree, fault.stage).to_json()}, {}
+            data, out = self._fault(fault), {}
         kind = (op, args.get("cls"))
         self._handled += 1
-        if op in ("load", "build") and kind not in self._inspected or self._handled % LOOK_EVERY == 0:
+        if (op in ("load", "build") and kind not in self._inspected) or self._handled % LOOK_EVERY == 0:
             self._inspected.add(kind)
             self._watch.inspect()
-        elif op in ("config", "build", "trial", "call", "calls"):
+        elif op in ("config", "build", "trials", "call", "calls"):
             self._watch.glance()
         data["watch"] = {
             "tampering": self._watch.tampering,
@@ -110,6 +114,9 @@ class Workbench:
             "notices": self._watch.notices,
         }
         return data, out
+
+    def _fault(self, fault: StudentFault) -> dict[str, Any]:
+        return {"error": describe_exception(fault.error, self._tree, fault.stage).to_json()}
 
     # -- load ---------------------------------------------------------------------------------------------------------
 
@@ -151,7 +158,7 @@ class Workbench:
         values), stand_ins (class -> kind: put in the class's place before the model is built), placed (sub-module path
         -> class: a stand-in for it is put there after it was built).
         """
-        _GENERATOR.manual_seed(args["seed"])
+        GENERATOR.manual_seed(args["seed"])
         cls = self._class(args["cls"])
         config_type = self._class(self._config_class) if self._config_class else types.SimpleNamespace
         config, origin = make_config(config_type, args["config"])
@@ -159,7 +166,13 @@ class Workbench:
         width = int(args["config"]["n_embd"])
         self._fields = dict(args.get("fields", args["config"]))
         counted = uninitialised() if args.get("counted") else contextlib.nullcontext()
-        with self._stand_ins(args.get("stand_ins", {}), built, width), student_code("build"), counted:
+        assert self._loaded is not None, "load comes first"
+        replaced = standing_in(
+            self._loaded,
+            args.get("stand_ins", {}),
+            lambda kind, name, order: self._stand_in(kind, name, built, width, order),
+        )
+        with replaced, student_code("build"), counted:
             try:
                 if args.get("interface") == "arguments":
                     model = cls(**args["arguments"])
@@ -196,7 +209,7 @@ class Workbench:
             nn.Module.to(model, dtype=dtype)
         self._models[self._next] = model
         self._next += 1
-        replaced, hidden = replaced_methods(model)
+        own, hidden = replaced_methods(model)
         facts = {
             "handle": self._next - 1,
             "config_origin": origin,
@@ -206,7 +219,7 @@ class Workbench:
             "misled": sorted({line for line in built if line})[:3],
             "odd": odd[:3],
             "shared": self._shared(self._next - 1, model),
-            "replaced": replaced,
+            "replaced": own,
             "hidden": hidden,
             "signature": argument_names(cls) if args.get("interface") == "arguments" else [],
         }
@@ -218,6 +231,23 @@ class Workbench:
         shared = any(mine.keys() & held.keys() for held in self._held.values())
         self._held[handle] = mine
         return shared
+
+    def _trials(self, args: dict[str, Any], tensors: dict[str, Tensor]) -> Result:
+        """Make several trials in one request. The tensors of trial k arrive as "k/...", and so do its outputs.
+
+        A constructor that raises ends its own trial, and none of the others.
+        """
+        facts: list[dict[str, Any]] = []
+        out: dict[str, Tensor] = {}
+        for number, trial in enumerate(args["trials"]):
+            self._watch.glance()
+            try:
+                data, found = self._trial(trial, under(f"{number}/", tensors))
+            except StudentFault as fault:
+                data, found = self._fault(fault), {}
+            facts.append(data)
+            out |= {f"{number}/{name}": value for name, value in found.items()}
+        return {"trials": facts}, out
 
     def _trial(self, args: dict[str, Any], tensors: dict[str, Tensor]) -> Result:
         """Build a model, give it weights, call it: one request for what takes three or more.
@@ -236,22 +266,20 @@ class Workbench:
         return {**data, **answers}, out
 
     def _calls(self, args: dict[str, Any], tensors: dict[str, Tensor]) -> Result:
-        """Make several calls of one model, as `trial` does; the watch looks in between."""
+        """Make several calls of one model; the watch puts torch's settings right in between."""
         answers: list[dict[str, Any]] = []
         out: dict[str, Tensor] = {}
         for number, call in enumerate(args["calls"]):
-            self._watch.glance()
+            self._watch.restore()
             try:
                 answer, found = self._call({**call, "handle": args["handle"]}, under(f"{number}/", tensors))
             except StudentFault as fault:
-                answer, found = {"error": describe_exception(fault.error, self._tree, fault.stage).to_json()}, {}
+                answer, found = self._fault(fault), {}
             answers.append(answer)
             out |= {f"{number}/{name}": value for name, value in found.items()}
         return {"answers": answers}, out
 
-    def _stand_in(
-        self, kind: str, name: str, built: list[str], width: int, order: Sequence[str] = ()
-    ) -> type[nn.Module]:
+    def _stand_in(self, kind: str, name: str, built: list[str], width: int, order: Sequence[str] = ()) -> type[Any]:
         """Return a stand-in class for the student's class `name`, whose arguments come in `order`."""
         takes, out = self._takes.get(name), self._widths.get(name, "n_embd")
         return standin_class(kind, name, built, width, self._fields, takes=takes, order=order, out=out)
@@ -259,26 +287,6 @@ class Workbench:
     def _class(self, name: str) -> Any:
         assert self._loaded is not None, "load comes first"
         return self._loaded.classes.get(name) or self._loaded.substitutes[name]
-
-    @contextlib.contextmanager
-    def _stand_ins(self, kinds: dict[str, str], built: list[str], width: int) -> Iterator[None]:
-        """Put stand-ins in place of the student's classes, wherever the submission's modules refer to them."""
-        assert self._loaded is not None
-        undo: list[tuple[Any, str, Any]] = []
-        for name, kind in kinds.items():
-            original = self._loaded.classes.get(name)
-            fake = self._stand_in(kind, name, built, width, argument_names(original))
-            for module in self._loaded.modules:
-                for key, value in list(vars(module).items()):
-                    # By name as well: a class may be there twice, once in its own file and once in model.py.
-                    if key == name or (original is not None and value is original):
-                        undo.append((module, key, value))
-                        setattr(module, key, fake)
-        try:
-            yield
-        finally:
-            for module, key, value in undo:
-                setattr(module, key, value)
 
     # -- use ----------------------------------------------------------------------------------------------------------
 
@@ -303,9 +311,8 @@ class Workbench:
 
         args: handle, path, method (if not forward), inputs (tensor names, positional), numbers (plain, after them),
         keywords (argument -> tensor name), train, seed, backward (None, "loss", or the index of the output that
-        `cotangent` belongs to), observe (return what a call may not change), moved (pretend that the model and its
-        inputs are on another device), strided (inputs that are not contiguous), switched (a word: switch on what has it
-        in its name).
+        `cotangent` belongs to), observe (return what a call may not change), moved (pretend that it all is on another
+        device), strided (inputs that are not contiguous), switched (a word: switch on what has it in its name).
         """
         model = self._models[args["handle"]]
         with student_code("forward"):
@@ -321,7 +328,7 @@ class Workbench:
         for parameter in nn.Module.parameters(model):
             parameter.grad = None
         before = fingerprint(model) if args.get("observe") else {}
-        state = self._seeded(args["seed"])
+        state = seeded(args["seed"])
         # Handed over as copies: a leaf that requires a gradient could not be changed in place, and changing it is a
         # fault that is to be seen, not an error.
         gradients_on = backward is not None or bool(args.get("grad"))
@@ -359,15 +366,6 @@ class Workbench:
         if args.get("observe"):
             out |= {f"after.{name}": value.detach() for name, value in handed.items() if name != "cotangent"}
         return data, out
-
-    def _seeded(self, seed: int) -> tuple[object, ...]:
-        """Seed every global generator; return the state in which that leaves them."""
-        _GENERATOR.manual_seed(seed)
-        random.seed(seed)
-        numpy.random.seed(seed % 2**32)
-        if seed not in self._states:
-            self._states[seed] = random_state()
-        return self._states[seed]
 
     def _backward(self, args: dict[str, Any], output: Any, given: dict[str, Tensor], out: dict[str, Tensor]) -> None:
         flat = list(output) if isinstance(output, tuple | list) else [output]
