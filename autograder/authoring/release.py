@@ -93,7 +93,7 @@ def release(
     words = [{"says": entry.sentence, "look_at": entry.look_at} for entry in BANK]
     members["autograder/_sealed/mistakes.json"] = _json(words)
     version = f"{autograder.__version__}+kit.{_digest(members)[:10]}"
-    members["autograder/_sealed/release.json"] = _json({"version": version, "seeds": list(seeds)})
+    members["autograder/_sealed/release.json"] = _json({"version": version, "seeds": list(seeds), "track": track.name})
     _stamp(members, version)
     texts = [(folder / part.file).read_text(encoding="utf-8") for folder in (solutions, stubs) for part in track.parts]
     half = len(track.parts)
@@ -135,8 +135,18 @@ def _members(track: Track, stubs: Path) -> dict[str, bytes]:
     project = re.sub(r'^"solutions" = .*\n', "", project.partition("[tool.ruff]")[0], flags=re.MULTILINE)
     members["pyproject.toml"] = (project.rstrip() + "\n").encode()
     readme = resources.files("autograder.authoring") / "kit_readme.md"
-    members["README.md"] = readme.read_bytes()
+    members["README.md"] = _readme(track, readme.read_text(encoding="utf-8")).encode()
     return members
+
+
+def _readme(track: Track, text: str) -> str:
+    """Return the kit's README with the files of this course."""
+    *others, last = (f"`{part.file}`" for part in track.parts)
+    first = track.parts[0].file
+    text = text.replace(
+        "`config.py`, `attention.py`, `mlp.py`, `block.py` and `gpt.py`", f"{', '.join(others)} and {last}"
+    )
+    return text.replace("open config.py", f"open {first}")
 
 
 def _stamp(members: dict[str, bytes], version: str) -> None:
