@@ -28,13 +28,18 @@ class Part:
     points: dict[str, float]  # check id -> points, in the order in which they are shown
     parameters: dict[str, str]  # own tensors: name -> shape expression such as "3*n_embd, n_embd"
     uses: dict[str, str]  # sub-module path ("attn", "transformer.h.{i}") -> part that it is an instance of
-    role: str  # what it is in a transformer: the checks of that role apply to it. By default its name
+    role: str = ""  # what it is in a transformer: the checks of that role apply to it. By default its name
     constructor: dict[str, str] = field(default_factory=dict)  # argument -> field ("n_embd"); none: (config)
     repeat: str = "n_layer"  # the field over which {i} runs in the paths of `uses`
     width: str = "n_embd"  # last axis of what forward returns
     mistakes: str = ""  # the part of the bank of known mistakes that applies. By default its role
     alike: dict[str, str] = field(default_factory=dict)  # own layer -> what that layer is called in the bank
     titles: dict[str, str] = field(default_factory=dict)  # check id -> its title, where the usual one does not fit
+
+    def __post_init__(self) -> None:
+        """Fill in what is the same by default: a part's role is its name, and the mistakes are those of its role."""
+        object.__setattr__(self, "role", self.role or self.name)
+        object.__setattr__(self, "mistakes", self.mistakes or self.role)
 
     @property
     def max_score(self) -> float:
@@ -187,11 +192,11 @@ def _track(data: dict[str, Any]) -> Track:
             points={check: float(points) for check, points in entry["points"].items()},
             parameters=dict(entry.get("parameters", {})),
             uses=dict(entry.get("uses", {})),
-            role=entry.get("role", entry["name"]),
+            role=entry.get("role", ""),
             constructor=dict(entry.get("constructor", {})),
             repeat=entry.get("repeat", "n_layer"),
             width=entry.get("width", "vocab_size" if entry.get("role", entry["name"]) == "gpt" else "n_embd"),
-            mistakes=entry.get("mistakes", entry.get("role", entry["name"])),
+            mistakes=entry.get("mistakes", ""),
             alike=dict(entry.get("alike", {})),
             titles=dict(entry.get("titles", {})),
         )

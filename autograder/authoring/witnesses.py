@@ -30,7 +30,8 @@ def _leaking(part: Part) -> str:
     return (
         f"\n\nclass {part.class_name}({part.class_name}):\n"
         "    def forward(self, x):\n"
-        "        return super().forward(x) + x.mean(dim=1, keepdim=True)\n"
+        "        y = super().forward(x)\n"
+        "        return y + y.mean(dim=1, keepdim=True)\n"
     )
 
 

@@ -37,7 +37,6 @@ def it_has_n_layer_blocks(exam: Exam, part: Part) -> Outcome:
     assert repeated is not None, f"{part.name} repeats nothing: take {part.name}.layers out of the track"
     (path, used), number = repeated, part.repeat
     prefix = path.partition("{i}")[0]
-    arguments = ", ".join((part.constructor and used.constructor) or ["config"])
     for layers in (1, 3, 2):
         sizes = exam.draws.sizes(f"layers {layers}", **{number: layers})
         model = exam.build(part, sizes)
@@ -59,8 +58,7 @@ def it_has_n_layer_blocks(exam: Exam, part: Part) -> Outcome:
             return failed(
                 f"With {number} = {layers} the model repeats one {used.name}: "
                 f"only {len(set(groups.values()))} are different.",
-                f"[{used.class_name}({arguments})] * n puts the same {used.name} there n times: "
-                "use a list comprehension.",
+                "A list times n holds the same object n times: use a list comprehension.",
                 usable=True,
             )
     return passed()
