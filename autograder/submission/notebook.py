@@ -16,7 +16,7 @@ _TRANSPARENT = frozenset({"time", "capture", "prun"})
 #: What our own notebooks begin with; the child that runs a submission has no such module.
 _OUR_IMPORT = re.compile(r"\s*+from\s++autograder\.jupyter\s++import\b")
 _IMPORT = re.compile(r"\s*+from\s++(\w+)\s++import\b")
-_SEPARATOR = re.compile(r"# %% ((?:text )?cell \d+(?: of .+)?|added cell)$")
+_SEPARATOR = re.compile(r"# %%%? ((?:text )?cell \d+(?: of .+)?|added cell)$")
 
 
 def to_python(cells: Sequence[str], absent: Collection[str] = ()) -> str:
@@ -27,9 +27,12 @@ def to_python(cells: Sequence[str], absent: Collection[str] = ()) -> str:
     return "\n".join(under_header(f"cell {number}", plain(cell, absent)) for number, cell in enumerate(cells, 1))
 
 
-def under_header(label: str, text: str) -> str:
-    """Return the text of one cell under a line that says which it is: "cell 3", "text cell 1 of gpt.ipynb"."""
-    return f"# %% {label}\n{text}\n"
+def under_header(label: str, text: str, goes_on: bool = False) -> str:
+    """Return the text of one cell under a line that says which it is: "cell 3", "text cell 1 of gpt.ipynb".
+
+    A cell that goes on with the code of the one before it has a third % there: neither is Python without the other.
+    """
+    return f"# %%{'%' if goes_on else ''} {label}\n{text}\n"
 
 
 def cell_of(lines: Sequence[str], number: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 import textwrap
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from autograder.track import Track
 
 _MAX_PARTS = 6  # a class is rarely split into more cells than it has methods
 _CODE = re.compile(r"^[ \t]*(?:class |def |return\b|self\.|import |from |@|raise |if |for |[\w.]+ = )", re.MULTILINE)
+_OF_SELF = re.compile(r"\bself\.(\w+)")
 _FENCE = re.compile(r"[ \t]*(?:```|~~~)")
 _MARKS = re.compile(r"(<{7}|\|{7}|={7}|>{7})(?: |$)")
 
@@ -53,6 +55,11 @@ class Unit:
     @property
     def place(self) -> str:
         return " and ".join([self.pieces[0].place, *(_lower(piece.place) for piece in self.pieces[1:])])
+
+    @property
+    def s(self) -> str:
+        """The ending of a verb about it: "holds", but "cells hold"."""
+        return "s" if len(self.pieces) == 1 else ""
 
     @property
     def lower_place(self) -> str:
@@ -98,7 +105,8 @@ def _with_strays(units: list[Unit], track: Track, parser: Parser) -> list[Unit]:
         stray = units[place]
         if stray.body is not None or not _is_indented(stray.pieces[0].text):
             continue
-        for later in range(place + 1, min(len(units), place + 1 + _MAX_PARTS)):
+        below = range(place + 1, min(len(units), place + 1 + _MAX_PARTS))
+        for later in sorted(below, key=lambda each: -_shared(units[each], stray.pieces[0])):
             joined = _unit([*units[later].pieces, *stray.pieces], parser)
             if joined.body is not None and _holds_all(joined, track):
                 units[later] = joined
@@ -115,17 +123,28 @@ def _joined(units: Sequence[Unit], rest: Sequence[Piece], track: Track, parser: 
     if parser.left < 0:
         return None, 0, 1
     following = list(rest[: 2 * _MAX_PARTS])
-    every = [piece for piece in following if piece.code or _looks_like_code(piece.text)]
     only_code = [following[0], *(piece for piece in following[1:] if piece.code)]
-    befores = range(1, min(len(units), _MAX_PARTS) + 1) if _is_indented(rest[0].text) else ()
-    for back in (*befores, 0):
-        start = list(units[len(units) - back].pieces) if back else []
-        for run in [every] if only_code == every else [only_code, every]:
-            for count in range(1 if start else 2, min(len(run), _MAX_PARTS) + 1):
-                unit = _unit([*start, *run[:count]], parser)
-                if unit.body is not None and _holds_all(unit, track):
-                    return unit, back, following.index(run[count - 1]) + 1
+    with_code = [following[0], *(each for each in following[1:] if each.code or _looks_like_code(each.text))]
+    runs: list[list[Piece]] = []
+    for run in (only_code, with_code, following):
+        if run not in runs:
+            runs.append(run)
+    backs = [0]
+    if _is_indented(rest[0].text):
+        near = range(1, min(len(units), _MAX_PARTS) + 1)
+        backs = [*sorted(near, key=lambda back: -_shared(units[-back], rest[0])), 0]
+    for back, run in itertools.product(backs, runs):
+        start = units[-back].pieces if back else ()
+        for count in range(1 if back else 2, min(len(run), _MAX_PARTS) + 1):
+            unit = _unit([*start, *run[:count]], parser)
+            if unit.body is not None and _holds_all(unit, track):
+                return unit, back, following.index(run[count - 1]) + 1
     return None, 0, 1
+
+
+def _shared(unit: Unit, piece: Piece) -> int:
+    """Return how many of the names that `piece` takes from self the unit has too: the more, the likelier its class."""
+    return sum(f"self.{name}" in unit.text for name in set(_OF_SELF.findall(piece.text)))
 
 
 def _holds_all(unit: Unit, track: Track) -> bool:
@@ -135,7 +154,7 @@ def _holds_all(unit: Unit, track: Track) -> bool:
 
 
 def _unit(pieces: Sequence[Piece], parser: Parser) -> Unit:
-    text = "\n".join(under_header(piece.label, piece.text) for piece in pieces)
+    text = "\n".join(under_header(piece.label, piece.text, number > 0) for number, piece in enumerate(pieces))
     return Unit(tuple(pieces), text, parser.parse(text))
 
 

@@ -95,7 +95,9 @@ def _with_texts(units: list[Unit], track: Track, parser: Parser, receipts: list[
             kept.append(whole)
             written |= brought & set(track.classes)
             have |= brought
-            receipts.append(f"{whole.place} holds code ({', '.join(sorted(brought)[:5])}): it was read as code.")
+            receipts.append(
+                f"{whole.place} hold{whole.s} code ({', '.join(sorted(brought)[:5])}): it was read as code."
+            )
     return kept
 
 
@@ -158,7 +160,9 @@ def _in_order(units: list[Unit], chosen: dict[str, ast.ClassDef], receipts: list
     ordered, moved = in_running_order(units)
     for early, late in moved:
         if early.book == late.book:
-            receipts.append(f"{early.place} stands after {late.lower_place}, which needs it: it was read before it.")
+            receipts.append(
+                f"{early.place} stand{early.s} below {late.lower_place}, where it is needed: it was read first."
+            )
     out: list[Unit] = []
     passed: set[str] = set()
     for unit in ordered:

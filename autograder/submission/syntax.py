@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 #: Text that is parsed for one submission, in characters: half a second's work, many times what a long notebook needs.
 BUDGET = 2_000_000
+_EACH = 200  # what a parse costs at least, in characters
 #: What people write stays far below these; what lies above could exhaust the parser's stack, and is left alone.
 _MAX_DEPTH = 60  # brackets in brackets
 _MAX_LINE = 4_000  # characters
@@ -32,7 +33,7 @@ class Parser:
 
     def parse(self, text: str) -> list[ast.stmt] | None:
         """Return the statements of `text`; None when it is no Python, or nothing that should be parsed here."""
-        self.left -= len(text)
+        self.left -= len(text) + _EACH
         if self.left < 0 or not _is_tame(text):
             return None
         try:
