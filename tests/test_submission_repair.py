@@ -59,8 +59,8 @@ def test_a_healthy_notebook_is_read_cell_for_cell_without_a_word() -> None:
         ),
         (notebook(*OTHERS, MLP[:HEAD], MLP[HEAD:]), "Code cell 5 and code cell 6 are one piece of code: put together."),
         (
-            notebook(*OTHERS[:2], "    " + BARE[BARE.index("    def forward") :].lstrip(), *OTHERS[2:], MLP[:HEAD]),
-            "Code cell 6 and code cell 3 are one piece of code: put together.",
+            notebook(MLP[HEAD:], *OTHERS, MLP[:HEAD]),
+            "Code cell 6 and code cell 1 are one piece of code: put together.",
         ),
         (notebook(*OTHERS, MLP, "x ==="), "Code cell 6 is no Python: it was left out."),
         (notebook(BARE), "Used, but imported in no cell that is left: added `"),
