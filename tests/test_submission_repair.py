@@ -160,6 +160,13 @@ def test_thousands_of_broken_cells_cost_little_and_lose_nothing(cell: str) -> No
     assert len(work.repairs) <= 20
 
 
+@pytest.mark.parametrize("deep", ["a" + ".b" * 1_500, "+".join("1" * 1_500), "(" * 55 + ")" * 55, "not " * 900 + "a"])
+def test_code_nested_beyond_reason_is_left_to_the_child(deep: str) -> None:
+    cell = f"class MLP(nn.Module):\n    x = {deep}\n    def forward(self, x={deep}):\n        return {deep}\n"
+    work = read_book(notebook(cell, cell + "\n", "y = 1"))
+    assert work.tree["model.py"].decode().count("class MLP") == 2 and not any("no Python" in r for r in work.repairs)
+
+
 # What the student sees
 
 

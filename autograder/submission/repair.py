@@ -67,6 +67,7 @@ def repaired(
     units = _with_texts(units, track, parser, receipts)
     receipts += [f"{unit.place} are one piece of code: put together." for unit in units if len(unit.pieces) > 1]
     chosen = _choose(units, track, receipts)
+    receipts += _unreadable(units, track, parser)
     if parser.left >= 0:
         units = _in_order(units, chosen, receipts)
     sources = [unit.text for unit in units]
@@ -134,13 +135,15 @@ def _choose(units: list[Unit], track: Track, receipts: list[str]) -> dict[str, a
             best = (complete or own or found)[-1]
             chosen[name] = best.node
             receipts.extend(_receipt(name, best, found, broken, units))
-    # one that holds a class is told with that class
-    unreadable = [unit for unit in units if unit.body is None and not defined(track, unit.text) and unit.code]
-    for unit in unreadable[:_MAX_UNREADABLE]:
-        receipts.append(f"{unit.place} is no Python: it was left out.")
-    if len(unreadable) > _MAX_UNREADABLE:
-        receipts.append(f"{len(unreadable) - _MAX_UNREADABLE} more cells are no Python: they were left out.")
     return chosen
+
+
+def _unreadable(units: list[Unit], track: Track, parser: Parser) -> Iterator[str]:
+    """Say which cells are no Python; one that holds a class of the course is told with that class."""
+    bad = [unit for unit in units if unit.body is None and not defined(track, unit.text) and parser.judges(unit.text)]
+    yield from (f"{unit.place} is no Python: it was left out." for unit in bad[:_MAX_UNREADABLE])
+    if len(bad) > _MAX_UNREADABLE:
+        yield f"{len(bad) - _MAX_UNREADABLE} more cells are no Python: they were left out."
 
 
 def _receipt(name: str, best: Found, found: list[Found], broken: list[Unit], units: list[Unit]) -> Iterator[str]:

@@ -15,6 +15,7 @@ _EACH = 200  # what a parse costs at least, in characters
 _MAX_DEPTH = 60  # brackets in brackets
 _MAX_LINE = 4_000  # characters
 _MAX_INDENT = 120  # columns
+_MAX_LEVELS = 120  # of the tree of statements; a sum of a hundred terms is as deep
 _BRACKET = re.compile(r"[\[({\])}]")
 #: Parsed as two plain characters: an escape that Python does not know must not print a warning of ours.
 _ESCAPE = re.compile(r"\\[^\n]")
@@ -37,9 +38,14 @@ class Parser:
         if self.left < 0 or not _is_tame(text):
             return None
         try:
-            return ast.parse(_ESCAPE.sub("__", text)).body
+            tree = ast.parse(_ESCAPE.sub("__", text))
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return None
+        return tree.body if _is_shallow(tree) else None
+
+    def judges(self, text: str) -> bool:
+        """Tell whether a None for `text` means that it is no Python, and not that it was not looked at."""
+        return self.left >= 0 and _is_tame(text)
 
 
 def _is_tame(text: str) -> bool:
@@ -51,6 +57,16 @@ def _is_tame(text: str) -> bool:
         if depth > _MAX_DEPTH:
             return False
     return True
+
+
+def _is_shallow(tree: ast.AST) -> bool:
+    """Tell whether functions that call themselves for each level, as those below do, get to the bottom of `tree`."""
+    level: list[ast.AST] = [tree]
+    for _ in range(_MAX_LEVELS):
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+        if not level:
+            return True
+    return False
 
 
 def bound(body: Iterable[ast.stmt]) -> Iterator[str]:
