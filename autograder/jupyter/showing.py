@@ -28,7 +28,8 @@ def hint_button(name: str, next_hint: Callable[[], str]) -> None:
     import ipywidgets
     from IPython.display import display
 
-    button = ipywidgets.Button(description=f"Hint for {name}", icon="lightbulb-o")
+    as_wide_as_its_words = ipywidgets.Layout(width="max-content")
+    button = ipywidgets.Button(description=f"Hint for {name}", icon="lightbulb-o", layout=as_wide_as_its_words)
     place = ipywidgets.HTML()
 
     def press(_: Any) -> None:
