@@ -14,6 +14,7 @@ from autograder import __version__
 from autograder.cli import (
     build,
     corpus,
+    evaluating,
     export,
     instructor,
     lab,
@@ -38,6 +39,7 @@ Examples:
   workshop release                the kit for students, without solutions
   workshop train --path exercises train the GPT that you wrote
   workshop generate runs/cpu      write with it
+  workshop evaluate runs/cpu      what it is worth, measured in the sandbox
   workshop lab                    the same course in JupyterLab
 
 \b
@@ -65,6 +67,8 @@ app.command("release", epilog=release.EPILOG)(release.release)
 app.command("data", epilog=corpus.EPILOG)(corpus.data)
 app.command("train", epilog=training.EPILOG)(training.train)
 app.command("lab", epilog=lab.EPILOG)(lab.lab)
+app.command("evaluate", epilog=evaluating.EPILOG)(evaluating.evaluate)
+app.command("leaderboard", epilog=evaluating.LEADERBOARD_EPILOG)(evaluating.leaderboard)
 app.command("build", epilog=build.EPILOG)(build.build)
 app.command("generate", epilog=writing.EPILOG)(writing.generate)
 
