@@ -171,30 +171,30 @@ def _refuse_sight_of_the_future(
             order = torch.from_numpy(draw.permutation(len(windows)))
             halves = order.chunk(2)  # in other company than when they were scored: rows may not look at each other
             alone = torch.cat([fresh.log_probabilities(windows[half, :length]) for half in halves])
-            moved = _moved(alone, said[order, :length])
-            if float(moved.max()) <= UNMOVED:
+            apart = moved(alone, said[order, :length])
+            if float(apart.max()) <= UNMOVED:
                 continue
             if not _repeats(fresh, windows[:1, :length]):
                 raise CapstoneError(
                     "Its logits differ from call to call: dropout, or a random number, in evaluation mode."
                 )
-            row, position = divmod(int(moved.argmax()), length)
+            row, position = divmod(int(apart.argmax()), length)
             raise CapstoneError(
                 f"It sees what it should foretell: at position {position} of a validation window its log-probabilities "
-                f"are others (by {float(moved[row, position]):.3g} nats) when it is shown {length} of the {block_size} "
+                f"are others (by {float(apart[row, position]):.3g} nats) when it is shown {length} of the {block_size} "
                 "characters and nothing after them. Find out more: workshop check attention"
             )
     return len(windows) * len(lengths)
 
 
-def _moved(one: Tensor, other: Tensor) -> Tensor:
+def moved(one: Tensor, other: Tensor) -> Tensor:
     """Return how far log-probabilities lie apart: (B, T, V) twice -> (B, T)."""
     return (one.clamp(min=FLOOR) - other.clamp(min=FLOOR)).abs().amax(dim=-1)
 
 
 def _repeats(model: SandboxedModel, idx: Tensor) -> bool:
     once, again = model.log_probabilities(idx), model.log_probabilities(idx)
-    return float(_moved(once, again).max()) <= UNMOVED
+    return float(moved(once, again).max()) <= UNMOVED
 
 
 def _as_reference(handed: HandedOver, track: Track, windows: Tensor, said: Tensor) -> bool | None:
@@ -208,4 +208,4 @@ def _as_reference(handed: HandedOver, track: Track, windows: Tensor, said: Tenso
         part, config, handed.checkpoint.weights, {"idx": windows[:, :-1].contiguous()}, stand_ins=False
     ).outputs[0]
     assert logits is not None
-    return float(_moved(logits.log_softmax(dim=-1), said).max()) <= UNMOVED
+    return float(moved(logits.log_softmax(dim=-1), said).max()) <= UNMOVED

@@ -19,6 +19,7 @@ from autograder.cli import (
     instructor,
     lab,
     learner,
+    poems,
     records,
     release,
     student,
@@ -69,6 +70,8 @@ app.command("train", epilog=training.EPILOG)(training.train)
 app.command("lab", epilog=lab.EPILOG)(lab.lab)
 app.command("evaluate", epilog=evaluating.EPILOG)(evaluating.evaluate)
 app.command("leaderboard", epilog=evaluating.LEADERBOARD_EPILOG)(evaluating.leaderboard)
+app.command("submit-poem", epilog=poems.SUBMIT_EPILOG)(poems.submit_poem)
+app.command("verify-poem", epilog=poems.VERIFY_EPILOG)(poems.verify_poem)
 app.command("build", epilog=build.EPILOG)(build.build)
 app.command("generate", epilog=writing.EPILOG)(writing.generate)
 
