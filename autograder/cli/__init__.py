@@ -15,6 +15,7 @@ from autograder.cli import (
     build,
     corpus,
     evaluating,
+    experimenting,
     export,
     instructor,
     lab,
@@ -72,6 +73,7 @@ app.command("evaluate", epilog=evaluating.EPILOG)(evaluating.evaluate)
 app.command("leaderboard", epilog=evaluating.LEADERBOARD_EPILOG)(evaluating.leaderboard)
 app.command("submit-poem", epilog=poems.SUBMIT_EPILOG)(poems.submit_poem)
 app.command("verify-poem", epilog=poems.VERIFY_EPILOG)(poems.verify_poem)
+app.command("experiment", epilog=experimenting.EPILOG)(experimenting.experiment)
 app.command("build", epilog=build.EPILOG)(build.build)
 app.command("generate", epilog=writing.EPILOG)(writing.generate)
 
