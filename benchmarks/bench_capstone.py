@@ -60,7 +60,7 @@ def compare(corpus: Corpus, *, short: float = 1.0, precision: str = "fp32", comp
     once, kit.seconds = kit.seconds, 0.0
     if compiled:
         print(f"compiling took {once:.1f} s (not counted below)")
-    turn = max(1, recipe.steps // 20), max(1, steps // 20)
+    turn = max(1, recipe.steps // 10), max(1, steps // 10)
     validation = {CPU.block_size: Validation(corpus.split()[1], CPU.block_size)}
     race([(baseline, turn[0], recipe.steps // 2), (kit, turn[1], steps // 2)], validation)
     return [baseline, kit]

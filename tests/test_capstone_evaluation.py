@@ -210,6 +210,21 @@ def test_another_architecture_is_told_but_not_refused(judged: Judge, home: Path,
     assert any("kit's own GPT" in line for line in said)
 
 
+def test_a_kit_without_solutions_does_not_compare_with_them(judged: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+    from autograder.capstone import evaluation
+    from autograder.oracle.expected import NotSealed
+
+    class Sealed:
+        def __init__(self, track: Track) -> None:
+            pass
+
+        def evaluate(self, *_: object, **__: object) -> None:
+            raise NotSealed("no answer")
+
+    monkeypatch.setattr(evaluation, "Reference", Sealed)
+    assert judged().as_reference is None
+
+
 def test_a_validation_text_that_is_known_by_heart_is_told(home: Path, track: Track) -> None:
     learnt = Measured(loss=0.4, training_loss=1.4, characters=9, compared=9, as_reference=True)
     (said,) = remarks(read_handed_over(home / "run", track), learnt)

@@ -20,6 +20,7 @@ from autograder.capstone.marking import Scale
 from autograder.capstone.presets import Settings
 from autograder.capstone.sandboxed import SandboxedModel
 from autograder.capstone.trouble import CapstoneError
+from autograder.oracle.expected import NotSealed
 from autograder.oracle.reference import Reference, SolutionsNotFound
 from autograder.sandbox import Nursery
 from autograder.track import Track
@@ -197,15 +198,18 @@ def _repeats(model: SandboxedModel, idx: Tensor) -> bool:
     return float(moved(once, again).max()) <= UNMOVED
 
 
-def _as_reference(handed: HandedOver, track: Track, windows: Tensor, said: Tensor) -> bool | None:
-    """Tell whether our own GPT with these weights gives the same; None where the solutions are not."""
-    try:
-        reference = Reference(track)
-    except SolutionsNotFound:
-        return None
+def reference_log_probabilities(handed: HandedOver, track: Track, idx: Tensor) -> Tensor | None:
+    """Return what our own GPT with these weights says, (B, T) -> (B, T, V) float64; None in a kit without solutions."""
     part, config = track.parts[-1], handed.checkpoint.config
-    logits = reference.evaluate(
-        part, config, handed.checkpoint.weights, {"idx": windows[:, :-1].contiguous()}, stand_ins=False
-    ).outputs[0]
+    try:
+        said = Reference(track).evaluate(part, config, handed.checkpoint.weights, {"idx": idx}, stand_ins=False)
+    except (SolutionsNotFound, NotSealed):
+        return None
+    logits = said.outputs[0]
     assert logits is not None
-    return float(moved(logits.log_softmax(dim=-1), said).max()) <= UNMOVED
+    return logits.log_softmax(dim=-1)
+
+
+def _as_reference(handed: HandedOver, track: Track, windows: Tensor, said: Tensor) -> bool | None:
+    ours = reference_log_probabilities(handed, track, windows[:, :-1].contiguous())
+    return None if ours is None else float(moved(ours, said).max()) <= UNMOVED

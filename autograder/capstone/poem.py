@@ -24,7 +24,7 @@ from torch import Tensor
 
 from autograder import __version__
 from autograder.capstone.checkpoint import MODEL, STATE
-from autograder.capstone.evaluation import UNMOVED, moved
+from autograder.capstone.evaluation import UNMOVED, moved, reference_log_probabilities
 from autograder.capstone.handed_over import HandedOver
 from autograder.capstone.learner import CODE
 from autograder.capstone.sampling import sample_by
@@ -32,7 +32,6 @@ from autograder.capstone.sandboxed import SandboxedModel
 from autograder.capstone.shelf import FOLDER
 from autograder.capstone.trouble import CapstoneError, disk_trouble
 from autograder.capstone.vocabulary import Vocabulary
-from autograder.oracle.reference import Reference, SolutionsNotFound
 from autograder.sandbox import Nursery
 from autograder.track import Track
 
@@ -206,16 +205,11 @@ def differs(entry: Entry, written: Written) -> str:
 
 
 def _as_reference(handed: HandedOver, track: Track, asked: list[tuple[Tensor, Tensor]]) -> bool | None:
-    try:
-        reference = Reference(track)
-    except SolutionsNotFound:
-        return None
-    part, config = track.parts[-1], handed.checkpoint.config
     for context, said in asked[:: max(1, len(asked) // 8)]:
-        outputs = reference.evaluate(part, config, handed.checkpoint.weights, {"idx": context}, stand_ins=False).outputs
-        assert outputs[0] is not None
-        own, ours = said.double().log_softmax(-1), outputs[0][:, -1].log_softmax(-1)
-        if float(moved(own[None, None], ours[:, None]).max()) > UNMOVED:
+        ours = reference_log_probabilities(handed, track, context)
+        if ours is None:
+            return None
+        if float(moved(said.double().log_softmax(-1)[None, None], ours[:, -1:]).max()) > UNMOVED:
             return False
     return True
 
