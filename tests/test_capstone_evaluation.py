@@ -151,6 +151,13 @@ REMEMBERING = FORWARD_ENDS + (
     "            known[ids[0]] = known.get(ids[0], 0) + 1\n"
     "            logits[row, 0, known[ids[0]] % 65] += 3.0\n"
 )
+#: It peeks at one position alone, after it was honest for three calls.
+PATIENT = FORWARD_ENDS + (
+    "        calls = globals().setdefault('CALLS', [])\n"
+    "        calls.append(T)\n"
+    "        if T == self.config.block_size and len(calls) > 3:\n"
+    "            logits[:, 4].scatter_(1, idx[:, 5, None], 50.0)\n"
+)
 #: It looks at the other rows of its batch, where the text goes on.
 NEIGHBOURLY = FORWARD_ENDS + "        logits = logits + 0.1 * logits.mean(dim=0, keepdim=True)\n"
 
@@ -161,11 +168,15 @@ NEIGHBOURLY = FORWARD_ENDS + "        logits = logits + 0.1 * logits.mean(dim=0,
         changed("attention.py", ".masked_fill(future, -math.inf)", ""),
         changed("gpt.py", FORWARD_ENDS, PEEKING),
         changed("gpt.py", FORWARD_ENDS, REMEMBERING),
+        changed("gpt.py", FORWARD_ENDS, PATIENT),
         changed("gpt.py", FORWARD_ENDS, NEIGHBOURLY),
     ],
-    ids=["no mask", "reads the next id", "remembers", "looks at other rows"],
+    ids=["no mask", "reads the next id", "remembers", "bides its time", "looks at other rows"],
 )
-def test_a_model_that_sees_what_it_should_foretell_is_refused(judged: Judge, files: dict[str, str]) -> None:
+def test_a_model_that_sees_what_it_should_foretell_is_refused(
+    judged: Judge, files: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autograder.capstone.sandboxed._AT_ONCE", 64)  # 8 windows a call, as in a longer text
     with pytest.raises(CapstoneError, match=r"sees what it should foretell|differ from call to call"):
         judged(files)
 

@@ -25,9 +25,11 @@ from autograder.oracle.reference import Reference, SolutionsNotFound
 from autograder.sandbox import Nursery
 from autograder.track import Track
 
-#: Windows whose beginnings are shown alone, and at how many lengths: at each length, in each window, one logit cannot
-#: know its successor. A model that peeks at one position in a hundred escapes 1,024 of them once in 30,000 times.
-WINDOWS, LENGTHS = 64, 16
+#: Windows whose beginnings are shown alone, and how many beginnings: of each, the last logit cannot know its successor.
+#: A model that peeks at one position in a hundred escapes 1,024 of them once in 30,000 times.
+WINDOWS, BEGINNINGS = 64, 1_024
+#: Some of each length, so that no position is safe to peek at; in very long contexts, of so many lengths.
+LENGTHS = 256
 #: nats. Float32 sums in another order move a log-probability by less; what could be gained within it is nothing.
 UNMOVED = 5e-3
 #: Log-probabilities below this are all alike: nothing depends on how impossible a character is.
@@ -71,13 +73,15 @@ def measure(handed: HandedOver, corpus: Corpus, track: Track, nursery: Nursery, 
     windows, tail = fixed_windows(validation, block_size)
     order = torch.from_numpy(draw.permutation(len(windows)))  # a window's neighbour in a batch is not its successor
     width = windows.shape[1] * handed.checkpoint.config["vocab_size"]
-    chosen = order[: max(1, min(WINDOWS, _KEPT // max(1, width)))] if len(order) else order
+    # Which windows are compared later, nothing that the model is shown tells: they lie anywhere in the order.
+    spots = torch.from_numpy(np.sort(draw.permutation(len(order))[: max(1, min(WINDOWS, _KEPT // max(1, width)))]))
     with SandboxedModel(handed, track, nursery) as model:
-        total, kept = _total(model, windows[order], len(chosen))
-        total += _total(model, tail, 0)[0]
+        total, kept = _total(model, windows[order], spots)
+        total += _total(model, tail)[0]
         sample, _ = fixed_windows(training, block_size)
         sample = sample[torch.from_numpy(draw.permutation(len(sample))[: 4 * WINDOWS])]
-        training_loss = _total(model, sample, 0)[0] / max(1, sample[:, 1:].numel())
+        training_loss = _total(model, sample)[0] / max(1, sample[:, 1:].numel())
+    chosen = order[spots]
     if not len(chosen):
         raise CapstoneError("The validation text is shorter than one window of this model: take a longer text.")
     compared = _refuse_sight_of_the_future(handed, track, nursery, windows[chosen], kept, draw)
@@ -144,18 +148,19 @@ def characters_seen(handed: HandedOver) -> int:
     return handed.checkpoint.step * settings.batch_size * settings.block_size
 
 
-def _total(model: SandboxedModel, windows: Tensor, keep: int) -> tuple[float, Tensor]:
-    """Return the summed loss of windows (N, T + 1) in nats, and the log-probabilities of the first `keep`."""
-    total, kept = 0.0, windows.new_empty((0,), dtype=torch.float64)
+def _total(model: SandboxedModel, windows: Tensor, spots: Tensor | None = None) -> tuple[float, Tensor]:
+    """Return the summed loss of windows (N, T + 1) in nats, and the log-probabilities of those at `spots`, sorted."""
+    total, start = 0.0, 0
+    kept: list[Tensor] = []
     for part in torch.split(windows, max(1, model.at_once // max(1, windows.shape[1] - 1))):
         if not part.numel():
             continue
         said = model.log_probabilities(part[:, :-1])  # (B, T, V)
         total -= float(said.gather(2, part[:, 1:, None]).sum())
-        if len(kept) < keep:
-            more = said[: keep - len(kept)]
-            kept = torch.cat([kept, more]) if len(kept) else more
-    return total, kept
+        if spots is not None:
+            kept.append(said[spots[(spots >= start) & (spots < start + len(part))] - start])
+        start += len(part)
+    return total, torch.cat(kept) if kept else torch.empty(0)
 
 
 def _refuse_sight_of_the_future(
@@ -166,13 +171,14 @@ def _refuse_sight_of_the_future(
     Raises CapstoneError when they differ from those that were scored.
     """
     block_size = windows.shape[1] - 1
-    lengths = np.sort(draw.permutation(block_size)[:LENGTHS] + 1)
+    lengths = draw.permutation(block_size)[:LENGTHS] + 1
+    rows = min(len(windows), max(4, math.ceil(BEGINNINGS / len(lengths))))
     with SandboxedModel(handed, track, nursery) as fresh:
         for length in map(int, lengths):
-            order = torch.from_numpy(draw.permutation(len(windows)))
-            halves = order.chunk(2)  # in other company than when they were scored: rows may not look at each other
-            alone = torch.cat([fresh.log_probabilities(windows[half, :length]) for half in halves])
-            apart = moved(alone, said[order, :length])
+            # In other company than when they were scored: the rows of a batch may not look at each other.
+            chosen = torch.from_numpy(draw.permutation(len(windows))[:rows])
+            alone = fresh.log_probabilities(windows[chosen, :length])
+            apart = moved(alone, said[chosen, :length])
             if float(apart.max()) <= UNMOVED:
                 continue
             if not _repeats(fresh, windows[:1, :length]):
@@ -185,7 +191,7 @@ def _refuse_sight_of_the_future(
                 f"are others (by {float(apart[row, position]):.3g} nats) when it is shown {length} of the {block_size} "
                 "characters and nothing after them. Find out more: workshop check attention"
             )
-    return len(windows) * len(lengths)
+    return rows * len(lengths)
 
 
 def moved(one: Tensor, other: Tensor) -> Tensor:
