@@ -79,16 +79,17 @@ def course_named(name: str) -> Track:
 
 def part_named(word: str, track: Track) -> str:
     """Return the part that `word` names, by its name, class or file; a usage error with the nearest name otherwise."""
-    names = {part.name: part.name for part in track.parts}
-    for part in track.parts:
-        names.setdefault(part.class_name.casefold(), part.name)
+    names = {part.name: part.name for part in track.every}
+    for part in track.every:
+        for each in part.names:
+            names.setdefault(each.casefold(), part.name)
         names.setdefault(part.file.casefold(), part.name)
     found = names.get(word.casefold())
     if found:
         return found
     near = difflib.get_close_matches(word.casefold(), names, n=1, cutoff=0.5)
     hint = f" Did you mean {names[near[0]]}?" if near else ""
-    known = ", ".join(part.name for part in track.parts)
+    known = ", ".join(part.name for part in track.every)
     raise typer.BadParameter(f"there is no part {word!r}.{hint} The parts are: {known}.", param_hint="PART")
 
 

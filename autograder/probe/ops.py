@@ -29,6 +29,7 @@ from autograder.probe.constructing import (
 from autograder.probe.devices import DeviceWatch
 from autograder.probe.facts import changed, describe, fingerprint, gradients, outputs, random_state
 from autograder.probe.faults import describe_exception
+from autograder.probe.functions import call_functions
 from autograder.probe.loading import Loaded, Substitutes, load_tree
 from autograder.probe.standins import standin_class
 from autograder.probe.watch import Snapshot, Watch, snapshot
@@ -112,12 +113,13 @@ class Workbench:
             "step": self._step,
             "copy": self._copy,
             "forget": self._forget,
+            "functions": self._functions,
         }
         try:
             data, out = operations[op](args, tensors)
         except StudentFault as fault:
             data, out = {"error": describe_exception(fault.error, self._tree, fault.stage).to_json()}, {}
-        if op in ("load", "build"):
+        if op in ("load", "build", "functions"):
             self._watch.inspect()
         elif op in ("config", "trial", "call", "calls"):
             self._watch.glance()
@@ -382,6 +384,10 @@ class Workbench:
         with student_code("load_state_dict"):
             target.load_state_dict(source.state_dict())
         return {}, {}
+
+    def _functions(self, args: dict[str, Any], tensors: dict[str, Tensor]) -> Result:
+        """Call a function of the submission, or methods of a class: see functions.py."""
+        return call_functions(self._class(args["name"]), args["calls"], tensors, self._tree, self._watch.glance)
 
     def _forget(self, args: dict[str, Any], _: dict[str, Tensor]) -> Result:
         self._models.pop(args["handle"], None)
