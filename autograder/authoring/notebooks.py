@@ -18,8 +18,8 @@ Stuck? `hint("{part}")` says a little more each time, and costs nothing."""
 _CHECK_FILE = """\
 ## Check it
 
-Run the cell above, then the next one. It looks at the definitions as they are now in this notebook, in a process of its own.
-This part is optional: it is worth points of its own. Stuck? `hint("{part}")` says a little more each time, and costs nothing."""
+Run the cell above, then the next one. It looks at the definitions as they are now in this notebook, in a process of its
+own. This part is optional, with points of its own. Stuck? `hint("{part}")` says a little more each time; it is free."""
 #: A cell of code at the end of a page's first section, for parts that have no picture.
 _CODE = re.compile(r"```python\n(.*?)\n```\s*\Z", re.DOTALL)
 _TOGETHER = """\

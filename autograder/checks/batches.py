@@ -45,7 +45,7 @@ def targets_are_one_token_later(exam: Exam, part: Part) -> Outcome:
 @check("training.batch_windows", needs=["batch_shift"])
 def every_window_is_as_likely(exam: Exam, part: Part) -> Outcome:
     """Every window that has an answer is drawn, each as often."""
-    sizes = [(9, 5), (6, 5), (5 + 24, 5)]  # (N, T): four starts, a single one, twenty-four
+    sizes = [(5 + 24, 5), (9, 5), (6, 5)]  # (N, T): twenty-four starts, four, a single one
     data = [_data(exam, f"windows {length}", length) for length, _ in sizes]
     asks = [_ask(each, block, ROWS, 17 + n) for n, (each, (_, block)) in enumerate(zip(data, sizes, strict=True))]
     for each, (length, block), got in zip(data, sizes, ask(exam, part, NAME, asks), strict=True):

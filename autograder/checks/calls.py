@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -57,6 +59,11 @@ class Got:
     def fault(self) -> Outcome | None:
         """Return the outcome of an exception, if there was one."""
         fault = read_fault(self.data)
+        if fault is not None and fault.type == "TypeError" and not fault.line:  # raised by the call itself
+            return failed(
+                f"The interface differs: {fault.message}.",
+                "Take the arguments of the stub, in its order and by its names.",
+            )
         return None if fault is None else fault_outcome(fault)
 
     @property
@@ -82,6 +89,12 @@ class Got:
         with sensible():
             return _value(self.data["result"], self.tensors, "result")
         raise AssertionError("unreachable")
+
+    def ran(self) -> Got:
+        """Return this, whatever it gave; raises Stopped with the student's error."""
+        if self.fault is not None:
+            raise Stopped(self.fault)
+        return self
 
     def pair(self) -> tuple[Any, Any]:
         """Return the two values of a tuple. Raises Stopped when it is none."""
@@ -114,6 +127,12 @@ class Got:
             return [tuple(int(side) for side in call["shape"]) for call in self.data["model"]["calls"]]
         raise AssertionError("unreachable")
 
+    def seen(self) -> list[list[int]]:
+        """Return row 0 of what our model was given at each call."""
+        with sensible():
+            return [[int(token) for token in call["row"]] for call in self.data["model"]["calls"]]
+        raise AssertionError("unreachable")
+
     def mode_after(self) -> tuple[bool, bool]:
         """Return whether our model and its sub-module are in train mode after the call."""
         with sensible():
@@ -137,13 +156,24 @@ def ask(exam: Exam, part: Part, name: str, asks: Sequence[Ask]) -> list[Got]:
     """Make calls of the function or class `name`, in one request. Raises Stopped when it is not there."""
     facts = exam.student.facts.get(name)
     if facts is None or not facts.found:
-        file = facts.file if facts is not None else part.file
-        kind = "class" if name == part.class_name else "function"
-        raise Stopped(failed(f"There is no {kind} {name} in {file}.", f"Define {name} there, spelled like this."))
+        raise Stopped(_missing(exam, part, name, facts.file if facts is not None else part.file))
     tensors = {f"{number}/{key}": value for number, each in enumerate(asks) for key, value in each.tensors.items()}
     requests = [each.request(name) for each in asks]
     replies = exam.student.functions(name, requests, tensors)
     return [_got(request["stage"], reply) for request, reply in zip(requests, replies, strict=True)]
+
+
+def _missing(exam: Exam, part: Part, name: str, file: str) -> Outcome:
+    """Say that a name is not there, and which one was probably meant."""
+    kind = "class" if name == part.class_name else "function"
+    text = exam.student.submission.tree.get(file, b"").decode("utf-8", "replace")
+    others = [found for found in re.findall(r"^(?:class|def)\s+(\w+)", text, re.MULTILINE) if found not in part.names]
+    near_by = {other.replace("_", "").casefold(): other for other in others}
+    meant = difflib.get_close_matches(name.replace("_", "").casefold(), near_by, n=1, cutoff=0.6)
+    advice = f"Define {name} there, spelled like this."
+    if meant:
+        return failed(f"The name differs: {file} has {near_by[meant[0]][:60]}, and no {kind} {name}.", advice)
+    return failed(f"There is no {kind} {name} in {file}.", advice)
 
 
 def close(actual: float, expected: float, tolerance: float = CLOSE) -> bool:
@@ -195,7 +225,7 @@ def _value(item: dict[str, Any], tensors: Mapping[str, Tensor], name: str) -> An
     if kind == "str":
         return text
     if kind in ("int", "float", "bool"):
-        return {"int": int, "float": float, "bool": lambda given: given == "True"}[kind](text)
+        return text == "True" if kind == "bool" else int(text) if kind == "int" else float(text)
     return Other(str(item["type"])[:60])
 
 

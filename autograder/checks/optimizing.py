@@ -113,8 +113,8 @@ def the_settings_arrive(exam: Exam, part: Part) -> Outcome:
                 )
         size = float((after["gain"] - weights["gain"]).abs().mean())
         return failed(
-            f"Three steps of rate 0.02, 0.02 and 0.007 with betas = {chosen} do not give AdamW's numbers (a weight moves by "
-            f"{size:.3g} on average).",
+            f"Three steps of rate 0.02, 0.02 and 0.007 with betas = {chosen} do not give AdamW's numbers (a weight "
+            f"moves by {size:.3g} on average).",
             "AdamW(groups, lr=lr, betas=betas), and nothing else is changed.",
         )
     return passed()
@@ -199,7 +199,7 @@ def _decay_fault(got: Got, found: Mapping[str, float], moved: Sequence[str], dec
     matrices = {name for name in moved if len(SHAPES[name]) >= 2}
     if not decaying:
         if kind == "Adam":
-            return "Nothing decays: Adam mixes the decay into the gradient, where its size is divided away. AdamW does not."
+            return "Nothing decays: Adam mixes the decay into the gradient, where its size is lost. AdamW does not."
         return "Nothing decays: weight_decay does not arrive."
     if decaying == set(moved):
         return "Everything decays, biases and gains too."
@@ -226,7 +226,7 @@ def _follows(
     rates: Sequence[float],
     betas: Sequence[float],
 ) -> bool:
-    """Whether the weights are those of Adam without decay (Kingma & Ba 2015, algorithm 1), but for what did not move."""
+    """Whether the weights are those of Adam without decay (Kingma & Ba 2015), but for what did not move."""
     for name in TRAINED:
         if torch.equal(after[name], weights[name]):
             continue

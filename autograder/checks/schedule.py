@@ -58,29 +58,45 @@ WARMUP: tuple[Variant, ...] = (
 )
 COSINE: tuple[Variant, ...] = (
     (lambda p, s: p.between(1 - p.share(s)), "It goes down in a line, not along a cosine."),
-    (lambda p, s: p.between(0.5 + 0.5 * math.cos(math.pi * s / p.end)), "The cosine begins at step 0, not at warmup_iters."),
-    (lambda p, s: p.between(0.5 + 0.5 * math.cos(math.pi * (s - p.warm) / p.end)), "The cosine is as long as decay_iters; "
-     "it has only decay_iters - warmup_iters steps."),
+    (
+        lambda p, s: p.between(0.5 + 0.5 * math.cos(math.pi * s / p.end)),
+        "The cosine begins at step 0, not at warmup_iters.",
+    ),
+    (
+        lambda p, s: p.between(0.5 + 0.5 * math.cos(math.pi * (s - p.warm) / p.end)),
+        "The cosine is as long as decay_iters; it has only decay_iters - warmup_iters steps.",
+    ),
     (lambda p, s: p.top * (0.5 + 0.5 * math.cos(math.pi * p.share(s))), "It goes down to 0, not to min_lr."),
-    (lambda p, s: p.between(math.cos(math.pi / 2 * p.share(s))), "This is a quarter of a cosine: it bends the wrong way at "
-     "the end; half of one is wanted."),
-    (lambda p, s: p.between(0.5 + 0.5 * math.cos(2 * math.pi * p.share(s))), "This is a whole cosine: it comes up again. "
-     "Half of one is wanted."),
+    (
+        lambda p, s: p.between(math.cos(math.pi / 2 * p.share(s))),
+        "This is a quarter of a cosine: it bends the wrong way at the end; half of one is wanted.",
+    ),
+    (
+        lambda p, s: p.between(0.5 + 0.5 * math.cos(2 * math.pi * p.share(s))),
+        "This is a whole cosine: it comes up again. Half of one is wanted.",
+    ),
     (lambda p, s: p.between(0.5 - 0.5 * math.cos(math.pi * p.share(s))), "The cosine goes up: 1 + cos, not 1 - cos."),
-    (lambda p, s: p.between(math.cos(math.pi * p.share(s))), "The cosine goes from 1 to -1: bring it to 1 and 0 first."),
-    (lambda p, s: p.floor + p.top * (0.5 + 0.5 * math.cos(math.pi * p.share(s))), "It starts above max_lr: the height of "
-     "the cosine is max_lr - min_lr."),
+    (
+        lambda p, s: p.between(math.cos(math.pi * p.share(s))),
+        "The cosine goes from 1 to -1: bring it to 1 and 0 first.",
+    ),
+    (
+        lambda p, s: p.floor + p.top * (0.5 + 0.5 * math.cos(math.pi * p.share(s))),
+        "It starts above max_lr: the height of the cosine is max_lr - min_lr.",
+    ),
     (lambda p, s: p.between(0.5 + 0.5 * math.cos(p.share(s))), "The cosine lacks pi: its argument goes from 0 to pi."),
     (lambda p, s: p.between(0.5 + 0.5 * math.cos(math.radians(p.share(s)))), "math.cos takes radians, not degrees."),
     (lambda p, s: p.top, "It does not go down: the rate stays at max_lr."),
     (lambda p, s: p.between(math.exp(-3 * p.share(s))), "It goes down exponentially, not along a cosine."),
-)  # fmt: skip
+)
 AFTER: tuple[Variant, ...] = (
-    (lambda p, s: p.between(0.5 + 0.5 * math.cos(math.pi * p.share(s))), "After decay_iters the cosine goes on and the "
-     "rate rises again: it stays at min_lr."),
+    (
+        lambda p, s: p.between(0.5 + 0.5 * math.cos(math.pi * p.share(s))),
+        "After decay_iters the cosine goes on and the rate rises again: it stays at min_lr.",
+    ),
     (lambda p, s: 0.0, "After decay_iters the rate is 0: nothing would be learnt any more. It stays at min_lr."),
     (lambda p, s: p.top, "After decay_iters the rate is max_lr again: it stays at min_lr."),
-)  # fmt: skip
+)
 
 
 @check("training.rate_warmup")
@@ -146,8 +162,8 @@ def _compared(
         "at warmup_iters itself" if all(steps[n][1] == steps[n][0].warm for n in wrong) else f"at it = {step}"
     )
     return failed(
-        f"{where[0].upper()}{where[1:]} the rate is {rates[wrong[0]]:.6g}, not {expected[wrong[0]]:.6g} (warmup_iters = "
-        f"{plan.warm}, decay_iters = {plan.end}, max_lr = {plan.top:.4g}, min_lr = {plan.floor:.4g}).",
+        f"{where[0].upper()}{where[1:]} the rate is {rates[wrong[0]]:.6g}, not {expected[wrong[0]]:.6g} "
+        f"(warmup_iters = {plan.warm}, decay_iters = {plan.end}, max_lr = {plan.top:.4g}, min_lr = {plan.floor:.4g}).",
         contract,
         [_rows(steps, rates, expected)],
     )

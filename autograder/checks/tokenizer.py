@@ -19,7 +19,7 @@ CHARACTERS = "\n !$&',-.3:;?" + "ABCDEFGHIJKLMNOPQRSTUVWXYZ" + "abcdefghijklmnop
 OTHERS = " +0129=aeiouäé€😀"
 #: What has no id among the 65: a digit, an umlaut, a tab, a typographic quote, an emoji.
 STRANGERS = ("7", "é", "\t", "\u2019", "😀")
-#: What says "I do not know this": ValueError is the contract; a dict's KeyError and a list's IndexError name it as well.
+#: What says "I do not know this": ValueError is the contract; a dict's KeyError, a list's IndexError name it too.
 REFUSALS = ("ValueError", "KeyError", "IndexError")
 
 
@@ -58,11 +58,13 @@ def encode_looks_up_each_character(exam: Exam, part: Part) -> Outcome:
     """encode gives the id of each character, whatever the text and the vocabulary."""
     texts = [_text(exam, f"encode {number}", CHARACTERS, 40) for number in range(3)]
     texts += ["", "\n", "  two  spaces \n\n", "MixedCase mixedcase", "aaaa"]
-    cases = [(CHARACTERS, text, []) for text in texts]
+    cases: list[tuple[str, str, list[str]]] = [(CHARACTERS, text, []) for text in texts]
     cases += [(OTHERS, _text(exam, "encode others", OTHERS, 30), [OTHERS]), ("xy", "yxxy", ["xy"])]
-    got = ask(exam, part, part.class_name, [_encode(text, *init) for _, text, init in cases])
+    asks = [_encode(text, *init) for _, text, init in cases]
+    got = ask(exam, part, part.class_name, asks)
+    numbering = {characters: _numbering(exam, part, characters) for characters in (CHARACTERS, OTHERS, "xy")}
     for (characters, text, _), each in zip(cases, got, strict=True):
-        expected = torch.tensor([characters.index(char) for char in text], dtype=torch.int64)
+        expected = torch.tensor([numbering[characters][char] for char in text], dtype=torch.int64)
         ids = _ids(each)
         if torch.equal(ids, expected):
             continue
@@ -86,10 +88,13 @@ def encode_looks_up_each_character(exam: Exam, part: Part) -> Outcome:
 def decode_gives_the_text(exam: Exam, part: Part) -> Outcome:
     """decode gives the text of a list or a tensor of ids, and undoes encode."""
     texts = [_text(exam, f"decode {number}", CHARACTERS, 30) for number in range(2)] + ["", "\n a\n", CHARACTERS]
-    cases: list[tuple[str, Ask]] = [(text, _decode([CHARACTERS.index(char) for char in text])) for text in texts]
-    other = _text(exam, "decode others", OTHERS, 20)
-    cases.append((other, _decode([OTHERS.index(char) for char in other], OTHERS)))
-    ids = torch.tensor([CHARACTERS.index(char) for char in texts[0]])
+    numbering = _numbering(exam, part, CHARACTERS)
+    cases: list[tuple[str, Ask]] = [(text, _decode([numbering[char] for char in text])) for text in texts]
+    others = _numbering(exam, part, OTHERS)
+    if sorted(others.values()) == list(range(len(OTHERS))):  # that ids are others costs its points in encode
+        other = _text(exam, "decode others", OTHERS, 20)
+        cases.append((other, _decode([others[char] for char in other], OTHERS)))
+    ids = torch.tensor([numbering[char] for char in texts[0]])
     cases.append((texts[0], Ask(init=[], method="decode", args=[{"tensor": "ids"}], tensors={"ids": ids})))
     got = ask(exam, part, part.class_name, [case for _, case in cases])
     for number, ((text, _), each) in enumerate(zip(cases, got, strict=True)):
@@ -152,10 +157,11 @@ def unknown_characters_are_refused(exam: Exam, part: Part) -> Outcome:
 @check("tokenizer.unknown_ids")
 def unknown_ids_are_refused(exam: Exam, part: Part) -> Outcome:
     """decode refuses ids outside 0 to V - 1, negative ones too."""
-    lists = [[3, -1], [-65, 3], [65], [1, 2, 1000]]
+    known = _numbering(exam, part, CHARACTERS).values()
+    lists = [[3, -1], [-65, 3], [max(known) + 1], [1, 2, 1000]]
     got = ask(exam, part, part.class_name, [_decode(ids) for ids in lists])
     for ids, each in zip(lists, got, strict=True):
-        wrong = next(number for number in ids if not 0 <= number < 65)
+        wrong = next(number for number in ids if number not in known)
         if each.fault is None:
             value = each.value()
             why = " A list takes negative places, from its end." if wrong < 0 else ""
@@ -187,6 +193,8 @@ def a_vocabulary_costs_rows(exam: Exam, part: Part) -> Outcome:
                 why = " Tied, table and head are one matrix: it counts once."
             elif 2 * number == count:
                 why = " Not tied, the head is a matrix of its own."
+            elif number in (args[0] * 384, 2 * args[0] * 384):
+                why = " The width is written as 384: use n_embd."
             elif number == count + args[0] or number == count + 2 * args[0]:
                 why = " The head has no bias."
             return failed(f"{call} is {number:g}, not {count}.{why}", "A row of n_embd numbers for each token.")
@@ -220,6 +228,8 @@ def one_merge_replaces_the_pair(exam: Exam, part: Part) -> Outcome:
         why = ""
         if merged is None:
             why = " It should be a list of integers."
+        elif merged.tolist() == expected[:-1]:
+            why = " The last token is lost: it stays, though no pair begins there."
         elif pair[0] == pair[1]:
             why = " What was merged is used up: it cannot be half of the next pair."
         elif len(merged) == len(ids) - 1 < len(expected):
@@ -236,6 +246,21 @@ def _merged(ids: list[int], pair: list[int]) -> list[int]:
     left, right = (chr(0x4000 + number) for number in pair)
     text = "".join(chr(0x4000 + number) for number in ids).replace(left + right, "\u9999")
     return [99 if char == "\u9999" else ord(char) - 0x4000 for char in text]
+
+
+def _numbering(exam: Exam, part: Part, characters: str) -> dict[str, int]:
+    """Return the student's own ids, where each character has one of its own; else the contract's.
+
+    Another order costs its points once, in `vocabulary`.
+    """
+    (got,) = ask(
+        exam, part, part.class_name, [_encode(characters, *([] if characters == CHARACTERS else [characters]))]
+    )
+    ids = integers(got.value()) if got.fault is None else None
+    own = [] if ids is None else ids.tolist()
+    if len(own) != len(characters) or len({*own}) != len(own) or min(own) < 0:
+        own = list(range(len(characters)))
+    return dict(zip(characters, own, strict=True))
 
 
 def _text(exam: Exam, purpose: str, characters: str, length: int) -> str:

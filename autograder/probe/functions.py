@@ -1,4 +1,4 @@
-"""Calls of a submission's functions: with values, tensors, generators, and models and optimizers of ours. No judgement."""
+"""Calls of a submission's functions, with values, tensors, generators, and models of ours. No judgement."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from autograder.probe.facts import MAX_OUTPUT_BYTES, random_state
 from autograder.probe.faults import describe_exception
-from autograder.probe.practice import PracticeModel, parameter_holder, practice_optimizer
+from autograder.probe.practice import PracticeModel, defer_dynamo, parameter_holder, practice_optimizer
 
 #: Longer texts are cut: none that is asked for has a tenth of this.
 MAX_TEXT = 20_000
@@ -27,6 +27,7 @@ def call_functions(
     A call: args and kwargs (each a spec, see `_Bench.value`), of a class also init (the constructor's arguments), and
     method or attribute. model, optimizer: ours, made anew for it; after: what to do with an optimizer that came back.
     """
+    defer_dynamo()
     answers: list[dict[str, Any]] = []
     out: dict[str, Tensor] = {}
     for number, call in enumerate(calls):
@@ -175,7 +176,7 @@ def described(value: Any, out: dict[str, Tensor], name: str, depth: int = 0) -> 
         out[name] = torch.from_numpy(numpy.ascontiguousarray(value).copy())
         return {"kind": "array", "grad": False}
     if isinstance(value, list | tuple):
-        items = list((tuple if isinstance(value, tuple) else list).__iter__(value))
+        items = list(tuple.__iter__(value) if isinstance(value, tuple) else list.__iter__(value))
         if all(type(item) is int and abs(item) < 2**62 for item in items):
             out[name] = torch.tensor(items, dtype=torch.int64)
             return {"kind": "list"}

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
+import types
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -10,6 +14,33 @@ from torch.nn import functional as F
 
 #: What is noted of single calls; a function that calls a model more often than this is seen well enough.
 MAX_NOTED = 200
+#: Tokens of row 0 that are noted of a call: more than any block_size here.
+MAX_SHOWN = 40
+
+
+class DynamoLater(types.ModuleType):
+    """Stands for torch._dynamo until something of it is needed.
+
+    Every optimizer imports it to mark where a compiler has to stop: 800 modules, 2 to 9 seconds, for nothing here.
+    """
+
+    def graph_break(self, *_: Any) -> None: ...
+
+    def disable(self, function: Any = None, *_: Any, **__: Any) -> Any:
+        return function
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name != "__path__":
+            raise AttributeError(name)
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
+        return getattr(importlib.import_module(self.__name__), name)
+
+
+def defer_dynamo() -> None:
+    """Put the stand-in in the place of torch._dynamo, unless that is loaded already."""
+    if "torch._dynamo" not in sys.modules:
+        sys.modules["torch._dynamo"] = torch._dynamo = DynamoLater("torch._dynamo")
 
 
 class Inner(nn.Module):
@@ -29,6 +60,7 @@ class PracticeModel(nn.Module):
             self.register_parameter(name, nn.Parameter(value.clone()))
         self.inner = Inner()
         self.block_size, self.gain = block_size, gain
+        self.config = SimpleNamespace(block_size=block_size, vocab_size=len(weights["bias"]))
         self.noted: list[dict[str, Any]] = []
         self.count = 0
 
@@ -37,7 +69,7 @@ class PracticeModel(nn.Module):
         self.count += 1
         if self.count <= MAX_NOTED:
             modes = [self.training, self.inner.training, torch.is_grad_enabled(), targets is not None]
-            self.noted.append({"shape": list(idx.shape), "modes": modes})
+            self.noted.append({"shape": list(idx.shape), "modes": modes, "row": idx[0, :MAX_SHOWN].tolist()})
         length = idx.shape[1]
         if length > self.block_size:
             raise ValueError(f"a sequence of {length} tokens does not fit: block_size is {self.block_size}")
@@ -53,8 +85,8 @@ class PracticeModel(nn.Module):
 def practice_optimizer(model: nn.Module, lr: float) -> tuple[torch.optim.Optimizer, list[list[float]]]:
     """Return plain gradient descent in two groups, and the learning rates of each of its steps, by group.
 
-    Its steps show the size of a gradient; AdamW's do not. Not a class of our own: torch changes those of optimizers when
-    the first is made, and the watch over our classes would see that.
+    Its steps show the size of a gradient; AdamW's do not. Not a class of our own: torch changes those of optimizers
+    when the first is made, and the watch over our classes would see that.
     """
     parameters = list(nn.Module.parameters(model))
     groups = [[p for p in parameters if p.dim() >= 2], [p for p in parameters if p.dim() < 2]]
