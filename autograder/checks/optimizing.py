@@ -73,9 +73,9 @@ def matrices_decay_and_vectors_do_not(exam: Exam, part: Part) -> Outcome:
     """What has two dimensions or more decays by weight_decay; what has fewer does not."""
     decay, rate = 0.3, 0.05
     got, weights, grads = _steps(exam, part, "decay", steps=1, decay=decay, rate=rate)
-    found = _decays(weights, grads[0], got.under("weight."), rate)
+    found = _decays(weights, grads[0], got.under("weight."))
     wanted = {name: decay if len(SHAPES[name]) >= 2 else 0.0 for name in TRAINED}
-    moved = [name for name in TRAINED if not torch.equal(got.under("weight.")[name], weights[name])]
+    moved = _moved(got, weights)
     wrong = [
         name for name in moved if not abs(found[name] - wanted[name]) <= 0.02
     ]  # what is not covered costs elsewhere
@@ -93,7 +93,10 @@ def the_settings_arrive(exam: Exam, part: Part) -> Outcome:
         chosen = betas or (0.9, 0.95)
         kwargs = {} if betas is None else {"betas": {"pair": list(betas)}}
         got, weights, grads = _steps(exam, part, f"settings {betas}", steps=3, rate=0.02, kwargs=kwargs, last=0.007)
-        after = got.under("weight.")
+        # Vectors, since what decays in spite of weight_decay = 0 costs its points elsewhere.
+        moved = _moved(got, weights)
+        judged = [name for name in moved if len(SHAPES[name]) == 1] or moved
+        after = {name: got.under("weight.")[name] for name in judged}
         if _follows(after, weights, grads, [0.02, 0.02, 0.007], chosen):
             continue
         if _follows(after, weights, grads, [0.02] * 3, chosen):
@@ -101,6 +104,8 @@ def the_settings_arrive(exam: Exam, part: Part) -> Outcome:
                 "The optimizer does not follow the learning rate in its param_groups.",
                 "Return the torch optimizer itself: a schedule sets group['lr'].",
             )
+        if _follows(after, weights, grads, [1e-3, 1e-3, 0.007], chosen):
+            return failed("The learning rate does not arrive: steps are taken with AdamW's own, 0.001.", "lr=lr.")
         for other, words in (
             ((0.9, 0.999), "AdamW's defaults"),
             ((0.9, 0.95), "the defaults"),
@@ -111,7 +116,7 @@ def the_settings_arrive(exam: Exam, part: Part) -> Outcome:
                     f"The betas are {other}, {words}, not {chosen}.",
                     "Hand betas=betas to AdamW: its own default is (0.9, 0.999).",
                 )
-        size = float((after["gain"] - weights["gain"]).abs().mean())
+        size = max((float((after[name] - weights[name]).abs().mean()) for name in judged), default=0.0)
         return failed(
             f"Three steps of rate 0.02, 0.02 and 0.007 with betas = {chosen} do not give AdamW's numbers (a weight "
             f"moves by {size:.3g} on average).",
@@ -169,6 +174,13 @@ def _steps(
     return got, weights, grads
 
 
+def _moved(got: Got, weights: Mapping[str, Tensor]) -> list[str]:
+    """Return the parameters that moved and are there once: the others cost their points in `covers`."""
+    held = [name for group in _groups(got) for name in group["names"]]
+    after = got.under("weight.")
+    return [name for name in TRAINED if not torch.equal(after[name], weights[name]) and held.count(name) < 2]
+
+
 def _groups(got: Got) -> list[dict[str, Any]]:
     with sensible():
         groups = [dict(group) for group in got.data["optimizer"]["groups"]]
@@ -181,14 +193,19 @@ def _away(values: Tensor) -> Tensor:
     return values + 0.5 * values.sign() + 0.5 * (values == 0)
 
 
-def _decays(
-    before: Mapping[str, Tensor], grad: Mapping[str, Tensor], after: Mapping[str, Tensor], rate: float
-) -> dict[str, float]:
-    """Return by how much each parameter decayed in its first step: w' = w - lr * (sign(gradient) + decay * w)."""
-    return {
-        name: float(((before[name] - after[name]).double() / rate - grad[name].sign()).div(before[name]).median())
-        for name in grad
-    }
+def _decays(before: Mapping[str, Tensor], grad: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> dict[str, float]:
+    """Return by how much each parameter decayed in its first step, whatever the rate of that step.
+
+    w' = w - lr * (sign(gradient) + decay * w): along the gradient's sign, how far w moved is a line over w.
+    """
+    found = {}
+    for name, gradient in grad.items():
+        sign = gradient.double().sign()
+        along, moved = before[name].double() * sign, (before[name].double() - after[name].double()) * sign
+        spread = (along - along.mean()).square().sum()
+        slope = ((along - along.mean()) * (moved - moved.mean())).sum() / spread
+        found[name] = float(slope / (moved.mean() - slope * along.mean()))
+    return found
 
 
 def _decay_fault(got: Got, found: Mapping[str, float], moved: Sequence[str], decay: float) -> str:
@@ -197,9 +214,9 @@ def _decay_fault(got: Got, found: Mapping[str, float], moved: Sequence[str], dec
         kind = str(got.data["optimizer"].get("type"))
     decaying = {name for name in moved if found[name] > 0.1 * decay}
     matrices = {name for name in moved if len(SHAPES[name]) >= 2}
+    if kind == "Adam":
+        return "Adam mixes the decay into the gradient, where its size is lost: AdamW decays the weights themselves."
     if not decaying:
-        if kind == "Adam":
-            return "Nothing decays: Adam mixes the decay into the gradient, where its size is lost. AdamW does not."
         return "Nothing decays: weight_decay does not arrive."
     if decaying == set(moved):
         return "Everything decays, biases and gains too."
@@ -226,10 +243,8 @@ def _follows(
     rates: Sequence[float],
     betas: Sequence[float],
 ) -> bool:
-    """Whether the weights are those of Adam without decay (Kingma & Ba 2015), but for what did not move."""
-    for name in TRAINED:
-        if torch.equal(after[name], weights[name]):
-            continue
+    """Whether the weights are those of Adam without decay (Kingma & Ba 2015)."""
+    for name in after:
         value, mean, square = weights[name].double(), 0.0 * weights[name].double(), 0.0 * weights[name].double()
         for step, (each, rate) in enumerate(zip(grads, rates, strict=True), 1):
             gradient = each[name].double()

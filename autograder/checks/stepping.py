@@ -216,9 +216,11 @@ def an_estimate_leaves_the_model_as_it_was(exam: Exam, part: Part) -> Outcome:
         each.ran()
     modes = training.modes()
     if any(mode[0] or mode[1] for mode in modes):
-        when = (
-            "The model is estimated in train mode" if modes[0][0] else "After the first batch it is in train mode again"
-        )
+        when = "The model is estimated in train mode"
+        if not modes[0][0]:
+            when = "After the first batch the model is in train mode again"
+        if any(mode[1] and not mode[0] for mode in modes):
+            when = "Only the model's own flag is set, and its sub-modules stay in train mode"
         return failed(
             f"{when}: dropout would disturb the estimate.", "model.eval() before the first batch, back after the last."
         )

@@ -65,6 +65,10 @@ def encode_looks_up_each_character(exam: Exam, part: Part) -> Outcome:
     numbering = {characters: _numbering(exam, part, characters) for characters in (CHARACTERS, OTHERS, "xy")}
     for (characters, text, _), each in zip(cases, got, strict=True):
         expected = torch.tensor([numbering[characters][char] for char in text], dtype=torch.int64)
+        if each.fault is not None and characters != CHARACTERS and {*REFUSALS} & {*each.raised}:
+            own_words = "With characters of its own, CharTokenizer still knows only the 65"
+            advice = "Number the characters that __init__ was given."
+            return failed(f"{own_words}: {each.fault.message}", advice, each.fault.evidence)
         ids = _ids(each)
         if torch.equal(ids, expected):
             continue
@@ -90,8 +94,8 @@ def decode_gives_the_text(exam: Exam, part: Part) -> Outcome:
     texts = [_text(exam, f"decode {number}", CHARACTERS, 30) for number in range(2)] + ["", "\n a\n", CHARACTERS]
     numbering = _numbering(exam, part, CHARACTERS)
     cases: list[tuple[str, Ask]] = [(text, _decode([numbering[char] for char in text])) for text in texts]
-    others = _numbering(exam, part, OTHERS)
-    if sorted(others.values()) == list(range(len(OTHERS))):  # that ids are others costs its points in encode
+    others = _numbering(exam, part, OTHERS, known=False)
+    if others:  # else that costs its points in encode
         other = _text(exam, "decode others", OTHERS, 20)
         cases.append((other, _decode([others[char] for char in other], OTHERS)))
     ids = torch.tensor([numbering[char] for char in texts[0]])
@@ -248,8 +252,8 @@ def _merged(ids: list[int], pair: list[int]) -> list[int]:
     return [99 if char == "\u9999" else ord(char) - 0x4000 for char in text]
 
 
-def _numbering(exam: Exam, part: Part, characters: str) -> dict[str, int]:
-    """Return the student's own ids, where each character has one of its own; else the contract's.
+def _numbering(exam: Exam, part: Part, characters: str, *, known: bool = True) -> dict[str, int]:
+    """Return the student's own ids, where each character has one of its own; else the contract's, or none.
 
     Another order costs its points once, in `vocabulary`.
     """
@@ -260,6 +264,8 @@ def _numbering(exam: Exam, part: Part, characters: str) -> dict[str, int]:
     own = [] if ids is None else ids.tolist()
     if len(own) != len(characters) or len({*own}) != len(own) or min(own) < 0:
         own = list(range(len(characters)))
+        if not known:
+            return {}
     return dict(zip(characters, own, strict=True))
 
 

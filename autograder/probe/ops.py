@@ -129,7 +129,7 @@ class Workbench:
             data, out = {"error": describe_exception(fault.error, self._tree, fault.stage).to_json()}, {}
         kind = (op, args.get("cls", args.get("name")))
         self._handled += 1
-        if op in ("load", "build", "functions") and kind not in self._inspected or self._handled % LOOK_EVERY == 0:
+        if (op in ("load", "build", "functions") and kind not in self._inspected) or self._handled % LOOK_EVERY == 0:
             self._inspected.add(kind)
             self._watch.inspect()
         elif op in ("config", "build", "trial", "call", "calls", "functions"):
