@@ -99,7 +99,6 @@ def test_a_case_says_what_is_planted_and_what_a_perfect_grader_says(folder: Path
     assert data["kind"] == folder.parent.name
     assert all(data[field].strip() for field in ("planted", "source", "wrong_class"))
     assert {data["verdict"][part] for part in parts(folder)} <= WORDS
-    assert set(data["verdict"]) == {*parts(folder), "diagnosis"}
     assert data["verdict"]["diagnosis"].strip()
 
 

@@ -36,7 +36,7 @@ def progress_table(track: Track, progress: Progress, *, ascii: bool, current: st
         table.add_row(
             ">" if part.name == current else "",
             Text(part.name, style="bold" if part.name == current else ""),
-            f"{points(_best(part, known))} / {points(part.max_score)}{' (optional)' if part.optional else ''}",
+            f"{points(_best(part, known))} / {points(part.max_score)}{'*' if part.optional else ' ' if track.optional else ''}",
             now(known.verdict, ascii=ascii),
             str(min(known.attempts, _MOST_ATTEMPTS)),
             str(min(known.hints_used, _MOST_ATTEMPTS)),
