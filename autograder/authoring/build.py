@@ -100,7 +100,7 @@ def write_text(file: Path, text: str) -> None:
 def _sources(root: Path, track: Track) -> list[_Source]:
     folder = root / "solutions"
     sources = []
-    for part in track.parts:
+    for part in track.every:
         page = part.file.removesuffix(".py") + ".md"
         solution, prose = _read(folder / part.file), _read(folder / page)
         for name, text in ((part.file, solution), (page, prose)):
@@ -151,10 +151,12 @@ def _holds_work(file: Path) -> bool:
             text = to_python([cell.text for cell in read_book(data, file.name).cells if cell.kind == "code"])
         else:
             text = data.decode("utf-8")
-        classes = [node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)]
+        body = ast.parse(text).body
+        classes = [node for node in body if isinstance(node, ast.ClassDef)]
+        functions = [node for node in body if isinstance(node, ast.FunctionDef)]
     except (OSError, ValueError, SyntaxError, KeyError, TypeError, AttributeError, Refused):
         return True  # nothing that we have written
-    return any(_written(node) for each in classes for node in each.body)
+    return any(_written(node) for node in [*functions, *(node for each in classes for node in each.body)])
 
 
 def _written(node: ast.stmt) -> bool:
