@@ -47,6 +47,9 @@ def test_check_status_and_hint_work_on_an_ascii_terminal(work: Path) -> None:
 def test_grade_and_export_work_on_an_ascii_terminal_and_keep_every_name(work: Path, tmp_path: Path) -> None:
     said(workshop(tmp_path, "grade", "class", "--out", "grades", "--trust-students"), 0)
     said(workshop(tmp_path, "export", "canvas", "grades"), 0)
+    said(workshop(tmp_path, "export", "gradescope", "grades"), 0)
+    assert (tmp_path / "grades" / "students" / f"{NAME}.html").is_file()
+    assert (tmp_path / "grades" / "gradescope" / NAME / "results.json").is_file()
     for file in ("class.json", "class.html", "class.csv", "canvas.csv"):
         assert NAME in (tmp_path / "grades" / file).read_text(encoding="utf-8"), file
 

@@ -1,4 +1,4 @@
-"""Claims about the files beside the code: the image's recipe, the devcontainer, the citation and the security policy."""
+"""Claims about the files beside the code: the image's recipe, the devcontainer, the citation, the security policy."""
 
 from __future__ import annotations
 

@@ -14,7 +14,8 @@ from svg import COLOURS, GREY, INK, Axis, Line, bars, chart, picture, words
 HERE = Path(__file__).resolve().parent
 PICTURES = HERE.parent / "pictures"
 #: nats per character, with 65 characters: what a loss means. All but the first and the last were counted on the corpus:
-#: frequencies of the training part, one added to each count (a tenth where two or more letters are given), used on the rest.
+#: frequencies of the training part, one added to each count (a tenth where two or more letters are given), used on the
+#: rest.
 MEANINGS = (
     (math.log(65), "nothing: every character is as likely as any other (ln 65)"),
     (3.34, "how frequent each character is"),
@@ -103,9 +104,7 @@ def _loop() -> str:
     steps = ("the last T tokens", "model", "logits at the end", "/ temperature, top-k", "softmax, draw")
     body, left = [], 14
     for number, step in enumerate(steps):
-        body.append(
-            f'<rect x="{left}" y="44" width="108" height="44" rx="6" fill="#ffffff" stroke="{COLOURS[0]}" stroke-width="1.6"/>'
-        )
+        body.append(f'<rect x="{left}" y="44" width="108" height="44" rx="6" fill="none" stroke="{COLOURS[0]}"/>')
         body.append(words(left + 54, 70, step, "middle", more=' font-size="11"'))
         if number < len(steps) - 1:
             body.append(f'<path d="M{left + 109} 66h13m-5 -4l5 4l-5 4" fill="none" stroke="{INK}" stroke-width="1.4"/>')

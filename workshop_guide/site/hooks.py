@@ -1,4 +1,4 @@
-"""What the guide's site needs beyond its pages: pages from the root, links that stay inside, folded answers in Markdown."""
+"""What the guide's site needs beyond its pages: pages from the root, links that stay inside, formatted answers."""
 
 from __future__ import annotations
 
