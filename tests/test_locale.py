@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -50,7 +51,9 @@ def test_grade_and_export_work_on_an_ascii_terminal_and_keep_every_name(work: Pa
     said(workshop(tmp_path, "export", "gradescope", "grades"), 0)
     assert (tmp_path / "grades" / "students" / f"{NAME}.html").is_file()
     assert (tmp_path / "grades" / "gradescope" / NAME / "results.json").is_file()
-    for file in ("class.json", "class.html", "class.csv", "canvas.csv"):
+    data = json.loads((tmp_path / "grades" / "class.json").read_text(encoding="utf-8"))
+    assert [row["student"] for row in data["submissions"]] == [NAME]
+    for file in ("class.html", "class.csv", "canvas.csv"):
         assert NAME in (tmp_path / "grades" / file).read_text(encoding="utf-8"), file
 
 
