@@ -8,6 +8,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from autograder.authoring.colab import repository, with_colab
 from autograder.authoring.notebooks import Prose, notebook_text, read_prose
 from autograder.authoring.regions import AuthoringError, stub_text
 from autograder.submission.book import read_book
@@ -43,7 +44,8 @@ def outputs(root: Path, track: Track) -> dict[Path, str]:
     found: dict[Path, str] = {}
     for source in _sources(root, track):
         found[root / "exercises" / source.part.file] = source.stub
-        found[root / "exercises" / "notebooks" / book_name(source.part)] = source.notebook(track, source.stub)
+        book = f"exercises/notebooks/{book_name(source.part)}"
+        found[root / book] = with_colab(source.notebook(track, source.stub), book, repository(root))
     return found
 
 
