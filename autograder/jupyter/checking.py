@@ -44,7 +44,7 @@ def check(*things: type | str, track: str = "gpt", seed: int | None = None) -> N
     except KeyboardInterrupt:
         show(note_html("Interrupted: nothing was graded."), "Interrupted: nothing was graded.")
         return
-    _show(report, gathered, course, folder, asked)
+    show_report(report, gathered, course, folder, asked)
 
 
 def hint(thing: type | str | None = None, track: str = "gpt") -> None:
@@ -97,7 +97,8 @@ def grade_gathered(gathered: Gathered, track: Track, seed: int, asked: list[str]
         return failure_report(student, track, seed, reason)
 
 
-def _show(report: Report, gathered: Gathered, track: Track, folder: Path, asked: list[str]) -> None:
+def show_report(report: Report, gathered: Gathered, track: Track, folder: Path, asked: list[str]) -> None:
+    """Show what was found about the parts in `asked` (all, when it is empty), and keep the progress."""
     progress, notices = _progress(folder, track, report)
     parts = [part for name, part in report.parts.items() if not asked or name in asked]
     hints = load_hints(track.name)
