@@ -25,8 +25,8 @@ _INTRO = """\
 # {title}
 
 Write the {count} classes below, in this order. Under each stands a cell that says what is right, what is not, and how
-many points that is: run it as often as you like. It looks at the class as it is now in this notebook, in a process of its
-own. Stuck? `hint("{part}")` says a little more each time, and costs nothing."""
+many points that is: run it as often as you like. It looks at the class as it is now in this notebook, in a process of
+its own. Stuck? `hint("{part}")` says a little more each time, and costs nothing."""
 _SETUP = "from autograder.jupyter import hint, score"
 #: The hidden lines take the name back from a notebook that gave it to something of its own.
 _GRADED = """\

@@ -41,7 +41,9 @@ def score(thing: type | str, track: str = "gpt") -> float:
                 sentence = " ".join([*gathered.notices, f"There is no {part.class_name} here: 0 points."])
                 show(note_html(sentence), sentence)
                 return 0.0
-            report = grade_gathered(gathered, course, secrets.randbits(31), [name])
+            # Whether the whole is right can only be said beside its parts: the last part is graded with all of them.
+            beside = [] if part is course.parts[-1] else [name]
+            report = grade_gathered(gathered, course, secrets.randbits(31), beside)
             show_report(report, gathered, course, Path.cwd(), [name])
     except KeyboardInterrupt:
         return _not_graded("Interrupted: nothing was graded.")
