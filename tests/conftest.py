@@ -68,6 +68,16 @@ def track() -> Track:
     return load_track("gpt")
 
 
+@pytest.fixture(scope="session")
+def released_course(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An nbgrader course with the assignment ready to hand out. Tests change copies of it."""
+    from nbgrader_course import generate, make_course
+
+    course = make_course(tmp_path_factory.mktemp("nbgrader") / "course")
+    generate(course)
+    return course
+
+
 @pytest.fixture
 def hand_in(nursery: Nursery, track: Track, tmp_path: Path) -> HandIn:
     count = 0

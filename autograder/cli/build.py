@@ -65,7 +65,7 @@ def build(
             _write_solved(top, course, solved)
             return
         if nbgrader is not None:
-            _write_assignment(top, course, nbgrader, assignment or course.name, check)
+            _write_assignment(top, course, nbgrader, course.name if assignment is None else assignment, check)
             return
         changes = stale(top, course) if check else write_all(top, course)
     except AuthoringError as error:

@@ -17,9 +17,9 @@ from autograder.reports.folder import write_atomic
 from autograder.reports.marks import MARKS
 from autograder.reports.plain import clean, points
 from autograder.reports.summary import part_sentence
-from autograder.submission import read_submission
 from autograder.submission.explain import source_text
 from autograder.submission.folder import read_regular
+from autograder.submission.intake import read_submission
 from autograder.submission.limits import MAX_NOTEBOOK, Refused
 from autograder.submission.notebook import code_cells
 from autograder.track import Track

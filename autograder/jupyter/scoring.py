@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import io
 import os
 import secrets
 import sys
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from autograder.jupyter.cells import history
 from autograder.jupyter.checking import grade_gathered, part_of, show_report
@@ -16,6 +19,9 @@ from autograder.jupyter.showing import show
 from autograder.reports.notebook import note_html
 from autograder.track import load_track
 from autograder.verdict import Verdict
+
+if TYPE_CHECKING:
+    from autograder.sandbox import Nursery
 
 #: What nbgrader sets while it grades.
 _GRADING = "NBGRADER_EXECUTION"
@@ -43,7 +49,7 @@ def score(thing: type | str, track: str = "gpt") -> float:
                 return 0.0
             # Whether the whole is right can only be said beside its parts: the last part is graded with all of them.
             beside = [] if part is course.parts[-1] else [name]
-            report = grade_gathered(gathered, course, secrets.randbits(31), beside)
+            report = grade_gathered(gathered, course, secrets.randbits(31), beside, _kept_warm())
             show_report(report, gathered, course, Path.cwd(), [name])
     except KeyboardInterrupt:
         return _not_graded("Interrupted: nothing was graded.")
@@ -51,6 +57,20 @@ def score(thing: type | str, track: str = "gpt") -> float:
     if Verdict.UNGRADABLE in (report.verdict, result.verdict):
         return _not_graded(report.error or result.diagnosis)
     return float(min(max(result.score, 0.0), part.max_score))
+
+
+def _kept_warm() -> Nursery | None:
+    """Return the sandbox that lasts until this kernel ends, while nbgrader grades; a student's checks end theirs."""
+    return _warm() if os.environ.get(_GRADING) else None
+
+
+@cache
+def _warm() -> Nursery:
+    from autograder.sandbox import Limits, Nursery
+
+    sandbox = Nursery(Limits())  # starts what it needs at its first child, and anew when that has died
+    atexit.register(sandbox.close)
+    return sandbox
 
 
 def _not_graded(reason: str) -> float:
