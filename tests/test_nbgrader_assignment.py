@@ -17,6 +17,7 @@ from autograder.authoring.assignment import assignment_text
 from autograder.cli import app
 from autograder.jupyter import score, scoring
 from autograder.jupyter.showing import can_press
+from autograder.sandbox import Nursery
 from autograder.verdict import Report
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -124,20 +125,25 @@ def run(monkeypatch: pytest.MonkeyPatch, *cells: str) -> None:
     monkeypatch.setattr(scoring, "history", lambda: list(cells))
 
 
+@pytest.fixture
+def warm(nursery: Nursery, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `score` use the sandbox that is there; it starts one of its own in two seconds."""
+    monkeypatch.setattr(scoring, "_kept_warm", lambda: nursery)
+
+
+@pytest.mark.usefixtures("warm")
 def test_a_part_scores_what_the_report_says_as_a_plain_float_and_stderr_stays_empty(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")  # one warm sandbox for both
     wrong = changed("attention.py", " / math.sqrt(self.head_dim)", "")["attention.py"]
     run(monkeypatch, "raise ValueError", wrong, solutions()["mlp.py"])
     found = [score("attention"), score("MLP")]
-    scoring._warm().close()
-    scoring._warm.cache_clear()
     told = capsys.readouterr()
     assert found == [23.0, 10.0] and all(type(value) is float for value in found)
     assert "not divided by sqrt(head_dim)" in told.out and told.err == ""
 
 
+@pytest.mark.usefixtures("warm")
 def test_the_class_bodies_that_nbgrader_hands_out_are_unwritten_and_spoil_no_other_part(
     course: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -147,6 +153,16 @@ def test_the_class_bodies_that_nbgrader_hands_out_are_unwritten_and_spoil_no_oth
     run(monkeypatch, stub, *(text for name, text in answers(course).items() if name != "config"))
     assert score("config") == 0.0 and "not attempted" in capsys.readouterr().out
     assert score("gpt") == 35.0, "one's own part keeps its points, whole model and all"
+
+
+def test_the_sandbox_lasts_as_long_as_the_kernel_only_while_nbgrader_grades(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert scoring._kept_warm() is None
+    monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
+    try:
+        first = scoring._kept_warm()
+        assert first is not None and first is scoring._kept_warm()
+    finally:
+        scoring._warm.cache_clear()
 
 
 def test_a_part_that_is_not_there_scores_nothing_and_a_word_that_is_none_is_an_error(
