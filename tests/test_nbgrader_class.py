@@ -15,9 +15,11 @@ from nbgrader_class import people
 from nbgrader_course import ASSIGNMENT, TRACK, copy_of, grades, hand_in, make_course, solved
 
 #: Short, so that a loop does not cost two minutes; long enough for an honest cell on a busy machine.
-_SETTINGS = (
-    "c.ExecutePreprocessor.timeout = 90\nc.CourseDirectory.course_id = 'gpt101'\nc.Exchange.root = {exchange!r}\n"
-)
+_SETTINGS = """\
+c.ExecutePreprocessor.timeout = 90
+c.CourseDirectory.course_id = "gpt101"
+c.Exchange.root = {exchange!r}
+"""
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -101,9 +103,7 @@ def test_both_ways_agree_on_the_honest_and_ours_is_right_where_nbgrader_alone_is
         if person.honest:
             assert alone[person.id] == locked_in[person.id], person
     wrong = [person.id for person in people() if _total(alone.get(person.id, {})) != f"{person.points:g}"]
-    assert set(wrong) >= {"hye-jin", "ines", "kofi", "lena"}, (
-        "nbgrader alone has learnt something: say so in the handbook"
-    )
+    assert set(wrong) >= {"hye-jin", "ines", "kofi", "lena"}, "nbgrader alone got better: say so in the handbook"
 
 
 def _total(found: dict[str, float | None]) -> str:
