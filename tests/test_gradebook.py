@@ -318,8 +318,46 @@ def test_ids_that_nbgrader_has_trouble_with_are_told(course: Path) -> None:
         pytest.skip("this file system takes no names that are no text")
     told_all = graded(course).stdout
     assert "emeka+obi: nbgrader's exchange cannot bring feedback to an id with +" in told_all
-    assert "cannot be an id in the gradebook" in told_all
+    assert told_all.count("cannot stand for an id in the gradebook") == 1
     assert set(grades(course)) == {"ada", "emeka+obi"}
+
+
+def test_a_link_in_the_place_of_a_student_is_not_followed(course: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (course / "submitted" / "zoe").symlink_to(course / "submitted" / "ada", target_is_directory=True)
+    (course / "submitted" / "ada" / "behave.txt").write_text("pass", encoding="utf-8")  # the stand-in follows anything
+    assert "Not written: zoe: the folder is a link" in graded(course).stdout
+    assert set(grades(course)) == {"ada", "bo"}
+    assert dict(open_course(course, ASSIGNMENT).entries)["zoe"] == course / "submitted" / "zoe"
+
+
+def test_ctrl_c_while_the_gradebook_is_written_leaves_whole_students_and_says_how_to_go_on(
+    course: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Book._write
+
+    def stopped(self: Book, result: Any, when: Any) -> Any:
+        found = real(self, result, when)
+        if result.student == "bo":
+            raise KeyboardInterrupt
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Book, "_write", stopped)
+        result = graded(course)
+    assert result.exit_code == 130 and "Interrupted: 1 are in the gradebook" in result.stdout
+    assert set(grades(course)) == {"ada"}
+    graded(course)
+    assert set(grades(course)) == {"ada", "bo"}
+
+
+def test_formgrader_finds_the_class_graded(course: Path) -> None:
+    from nbgrader.apps.api import NbGraderAPI
+    from nbgrader.coursedir import CourseDirectory
+
+    graded(course)
+    api = NbGraderAPI(coursedir=CourseDirectory(root=str(course)))
+    found = {row["student"]: (row["autograded"], row["score"]) for row in api.get_submissions(ASSIGNMENT)}
+    assert found == {"ada": (True, 100.0), "bo": (True, 93.0), "chidi": (False, 0.0)}
 
 
 # pages

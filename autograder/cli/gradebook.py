@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from autograder.cli.screen import INTERRUPTED
 from autograder.track import Track
 
 if TYPE_CHECKING:
@@ -82,6 +83,9 @@ def deliver(course: Course, run: ClassRun) -> int:
     except CourseError as error:
         say(f"The gradebook: {clean(error)}")
         return len(fresh)
+    except KeyboardInterrupt:
+        say(f"Interrupted: {written} are in the gradebook. Give the same command again to go on.")
+        raise typer.Exit(INTERRUPTED) from None
     say(f"{written} of {len(run.order.entries)} are in the gradebook ({clean(course.assignment, limit=60)})")
     for title, sentences in (("Not written", missed), ("Note", notices)):
         for sentence in sentences[:_LISTED]:
@@ -96,7 +100,7 @@ def _refuse_unfit(report: Report, work: Path) -> None:
     from autograder.gradebook.course import CourseError
 
     if report.student != work.parent.name:
-        raise CourseError("the name of the folder is no text, and cannot be an id in the gradebook.")
+        raise CourseError("the folder is a link, or its name is no text: it cannot stand for an id in the gradebook.")
 
 
 def _stamp(work: Path) -> datetime | None:

@@ -108,7 +108,12 @@ def _collected(submitted: Path, assignment: str) -> list[tuple[str, Path]]:
     found = [name for name in students if os.path.lexists(submitted / name / assignment)]
     if not found:
         raise CourseError(f"Nobody handed in {shown(assignment)!r}: {_known(submitted, students, assignment)}.")
-    return [(student_id(name, is_folder=True), submitted / name / assignment) for name in found]
+    return [(student_id(name, is_folder=True), _work(submitted / name, assignment)) for name in found]
+
+
+def _work(student: Path, assignment: str) -> Path:
+    """Return where the work lies. A link in the place of a student's folder is not followed: intake will refuse it."""
+    return student if student.is_symlink() else student / assignment
 
 
 def _known(submitted: Path, students: list[str], assignment: str) -> str:
