@@ -64,22 +64,24 @@ def deliver(course: Course, run: ClassRun) -> int:
                 student = report.student
                 if student in run.kept:
                     continue
+                name, page = clean(student, limit=60), f"{run.folder.names[student]}.html"
                 try:
                     _refuse_unfit(report, work[student])
                     by_hand = book.write(report, _stamp(work[student]))
-                    written += 1
-                    page = run.folder.path / "students" / f"{run.folder.names[student]}.html"
-                    lay_out(course, track, skeleton, report, work[student], page.read_bytes())
+                except CourseError as error:
+                    missed.append(f"{name}: {clean(error, limit=300)}")
+                    continue
+                written += 1
+                if by_hand:
+                    notices.append(f"{name}: points by hand stay for {', '.join(by_hand)}")
+                if "+" in student:
+                    notices.append(f"{name}: nbgrader's exchange cannot bring feedback to an id with +")
+                try:
+                    text = (run.folder.path / "students" / page).read_bytes()
+                    lay_out(course, track, skeleton, report, work[student], text)
                 except (CourseError, OSError) as error:
                     reason = error.strerror or error if isinstance(error, OSError) else error
-                    missed.append(f"{clean(student, limit=60)}: {clean(reason, limit=300)}")
-                    continue
-                if by_hand:
-                    notices.append(f"{clean(student, limit=60)}: points by hand stay for {', '.join(by_hand)}")
-                if "+" in student:
-                    notices.append(
-                        f"{clean(student, limit=60)}: nbgrader's exchange cannot bring feedback to an id with +"
-                    )
+                    missed.append(f"{name}: no page, the points are there: {clean(reason, limit=300)}")
     except CourseError as error:
         say(f"The gradebook: {clean(error)}")
         return len(fresh)

@@ -44,11 +44,15 @@ class Book:
         self._course, self._track = course, track
         try:
             self._book = Gradebook(course.database, course.course_id)
-            if self._assignment() is None:
-                self._generate()
-            self._cells = self._find_cells()
+            try:
+                if self._assignment() is None:
+                    self._generate()
+                self._cells = self._find_cells()
+            except BaseException:
+                self._book.close()
+                raise
         except SQLAlchemyError as error:
-            raise CourseError(f"The gradebook {course.database} cannot be used: {_reason(error)}.") from error
+            raise CourseError(f"The gradebook cannot be used: {_reason(error)}.") from error
 
     def __enter__(self) -> Book:
         return self
