@@ -48,14 +48,14 @@ def start(track: Track, folder: Path) -> tuple[list[str], list[str]]:
     Raises StubError when a file cannot be written.
     """
     stubs = find_stubs(track)
-    names = [*(part.file for part in track.parts), *track.extras]
+    names = [*(part.file for part in track.every), *track.extras]
     return _copy({name: _stub(stubs, name) for name in names}, folder)
 
 
 def start_notebooks(track: Track, folder: Path) -> tuple[list[str], list[str]]:
     """Copy the notebooks of `track` into `folder`, as `start` does the stubs. Raises StubError."""
     stubs = find_stubs(track)
-    names = [part.file.removesuffix(".py") + ".ipynb" for part in track.parts]
+    names = [part.file.removesuffix(".py") + ".ipynb" for part in track.every]
     return _copy({name: _stub(stubs / "notebooks", name) for name in names}, folder)
 
 

@@ -29,6 +29,9 @@ OWN = Path(__file__).parent / "cases"
 #: A checkout may have a second set of cases beside it; it is graded too when it is there.
 NEIGHBOUR = Path(__file__).parents[2] / "shared" / "cases"
 KINDS = ("faulty", "correct", "renamed", "broken", "hostile")
+PARTS = ("config", "attention", "mlp", "block", "gpt")
+#: A case of these names them, and none of the five: it holds nothing else, and is graded on them alone.
+OPTIONAL = ("tokenizer", "training", "generation")
 #: The one check that judges the file rather than a class; it is kept in the last part.
 FILE_CHECK = "imports_cleanly"
 #: What a diagnosis must say when the mathematics is right and only the names or the constructor are not.
@@ -161,7 +164,10 @@ def read_cases(folders: Sequence[Path], only: str = "*") -> list[Case]:
 def read_case(meta: Path) -> Case:
     """Read one `meta.toml`."""
     data = tomllib.loads(meta.read_text(encoding="utf-8"))
-    verdict = {part: word for part, word in data["verdict"].items() if part != "diagnosis"}
+    if any(part in data["verdict"] for part in PARTS):
+        verdict = {part: word for part, word in data["verdict"].items() if part not in ("diagnosis", *OPTIONAL)}
+    else:
+        verdict = {part: data["verdict"][part] for part in OPTIONAL if part in data["verdict"]}
     return Case(meta.parent, data["kind"], data["name"], data["wrong_class"], data.get("debatable", False), verdict)
 
 
@@ -263,7 +269,7 @@ def _grade(case: Case, desk: Path, track: Track, nursery: Nursery, seed: int, li
     report, error = None, ""
     try:
         submission = read_submission(stage(case, desk / case.kind), track, f"{case.kind}/{case.name}")
-        report = grade(submission, track, nursery, seed=seed, limits=limits)
+        report = grade(submission, track, nursery, seed=seed, limits=limits, parts=list(case.verdict))
     except Exception as problem:  # a grader that raises is a finding of the matrix, not its end
         error = f"{type(problem).__name__}: {problem}"
     return Graded(case, report, time.perf_counter() - start, error)

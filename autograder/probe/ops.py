@@ -17,12 +17,11 @@ from torch import Tensor, nn
 
 from autograder.probe.constructing import (
     argument_names,
+    constructed,
     make_config,
-    plain_arguments,
     plain_value,
     read_field,
     replaced_methods,
-    required_names,
     uninitialised,
 )
 from autograder.probe.devices import DeviceWatch
@@ -38,6 +37,7 @@ from autograder.probe.facts import (
     seeded,
 )
 from autograder.probe.faults import describe_exception
+from autograder.probe.functions import call_functions
 from autograder.probe.handover import strided, switch_on, under
 from autograder.probe.loading import Loaded, Substitutes, load_tree
 from autograder.probe.stages import StudentFault, refuse, student_code
@@ -96,17 +96,18 @@ class Workbench:
             "step": self._step,
             "copy": self._copy,
             "forget": self._forget,
+            "functions": self._functions,
         }
         try:
             data, out = operations[op](args, tensors)
         except StudentFault as fault:
             data, out = self._fault(fault), {}
-        kind = (op, args.get("cls"))
+        kind = (op, args.get("cls", args.get("name")))
         self._handled += 1
-        if (op in ("load", "build") and kind not in self._inspected) or self._handled % LOOK_EVERY == 0:
+        if (op in ("load", "build", "functions") and kind not in self._inspected) or self._handled % LOOK_EVERY == 0:
             self._inspected.add(kind)
             self._watch.inspect()
-        elif op in ("config", "build", "trials", "call", "calls"):
+        elif op in ("config", "build", "trials", "call", "calls", "functions"):
             self._watch.glance()
         data["watch"] = {
             "tampering": self._watch.tampering,
@@ -174,18 +175,7 @@ class Workbench:
         )
         with replaced, student_code("build"), counted:
             try:
-                if args.get("interface") == "arguments":
-                    model = cls(**args["arguments"])
-                elif args.get("interface") == "ordered":
-                    model = cls(*args["arguments"].values())
-                elif args.get("interface") == "keywords":
-                    model = cls(**plain_arguments(cls, args["config"]))
-                elif args.get("interface") == "indexed":
-                    model = cls(config, *[0] * (len(required_names(cls)) - 1))
-                elif args.get("interface") == "positional":
-                    model = cls(*plain_arguments(cls, args["config"]).values())
-                else:
-                    model = cls(config)
+                model = constructed(cls, config, args)
             except TypeError as error:
                 data = {
                     "error": describe_exception(error, self._tree, "build").to_json(),
@@ -392,6 +382,10 @@ class Workbench:
         with student_code("load_state_dict"):
             target.load_state_dict(source.state_dict())
         return {}, {}
+
+    def _functions(self, args: dict[str, Any], tensors: dict[str, Tensor]) -> Result:
+        """Call a function of the submission, or methods of a class: see functions.py."""
+        return call_functions(self._class(args["name"]), args["calls"], tensors, self._tree, self._watch.glance)
 
     def _forget(self, args: dict[str, Any], _: dict[str, Tensor]) -> Result:
         self._models.pop(args["handle"], None)
