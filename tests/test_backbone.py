@@ -61,6 +61,7 @@ def outcome(check: str, nursery: Nursery, tmp_path: Path, *changes: tuple[str, s
         ("context", (), ""),
         ("hidden", (), ""),
         ("generates", (), ""),
+        ("generates", ((DRAW, "probs.argmax(dim=-1, keepdim=True)"),), ""),
         ("strided_targets", (), ""),
         ("checkpointing", (), "no switch"),
         (
@@ -97,6 +98,7 @@ def test_right_code_passes(
         ("generates", CONTEXT, "context = idx[:, : self.context_length]", "once the text is longer"),
         ("generates", "logits[:, -1, :]", "logits[:, 0, :]", "draws another id"),
         ("generates", "        return idx\n", "        return idx[:, -max_new_tokens:]\n", "expected (3, 7)"),
+        ("generates", "probs = F.softmax(logits[:, -1, :]", "probs = F.softmax(logits[:, -1, :] / 2", "other chances"),
         ("generates", "        return idx\n", "        return idx.float()\n", "not integers"),
         ("generates", "        return idx\n", "        return idx.flip(1)\n", "does not begin with idx"),
         ("generates", DRAW, f"{DRAW} + 100", "raises"),

@@ -20,6 +20,7 @@ from autograder.checks import (
     tokenizer,
     tying,
     whole,
+    writing,
 )
 from autograder.checks.registry import CHECKS, Check, Outcome, Stopped, check, find_check
 
@@ -49,4 +50,5 @@ __all__ = [
     "tokenizer",
     "tying",
     "whole",
+    "writing",
 ]

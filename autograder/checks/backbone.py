@@ -1,25 +1,20 @@
-"""Checks of what a model offers beside its logits: hidden states, generation, a limit, an untied head, options."""
+"""Checks of what a model offers beside its logits: hidden states, a limit, an untied head, options."""
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 from torch.nn import functional
 
 from autograder.checks.evidence import GRADIENT_TOLERANCE, compare, describe_difference, numbers, same, shape_text
 from autograder.checks.exam import Exam, Specimen
-from autograder.checks.loss import LOUD
-from autograder.checks.outputs import draw_targets, unchanged
+from autograder.checks.outputs import draw_targets
 from autograder.checks.registry import Outcome, Stopped, check, failed, passed
-from autograder.checks.replies import Answer
 from autograder.checks.series import Case
 from autograder.checks.student import Call, must
 from autograder.oracle.cases import Sizes
 from autograder.track import Part
 from autograder.verdict import Verdict
 
-#: A logit this far above all others is drawn with certainty: e^-30 is 1e-13.
-CERTAIN = 30.0
 #: The same numbers through another order of additions.
 ROUNDING = 1e-4
 
@@ -76,7 +71,7 @@ def hidden_states_make_the_logits(exam: Exam, part: Part) -> Outcome:
         calls = [Call(inputs), Call(inputs, method="forward_hidden", observe=True)]
         specimen, (plain, given) = exam.trial(part, Case(sizes, f"hidden {trial}", calls))
         if isinstance(given, Outcome):
-            return _without(given, "forward_hidden", part)
+            return without(given, "forward_hidden", part)
         hidden, logits = given.first, must(plain).first
         wanted = (sizes.batch, sizes.length, sizes.config["n_embd"])
         if given.sequence or not isinstance(hidden, Tensor) or tuple(hidden.shape) != wanted:
@@ -101,82 +96,6 @@ def hidden_states_make_the_logits(exam: Exam, part: Part) -> Outcome:
                 usable=True,
             )
     return passed()
-
-
-@check("gpt.generates", needs=["shapes"])
-def it_continues_a_text(exam: Exam, part: Part) -> Outcome:
-    """generate adds max_new_tokens ids to idx, each drawn from the last logits of the last block_size tokens."""
-    sizes = exam.draws.sizes("generate", block_size=9, length=4, n_layer=1, batch=3)
-    specimen = exam.specimen(part, sizes, "generate")
-    weights = {name: specimen.weights[name] * LOUD for name in exam.track.tables.ends if name in specimen.weights}
-    specimen = exam.refill(specimen, specimen.weights | weights)
-    for length, new in ((4, 3), (4, 13), (14, 4)):
-        start = exam.inputs(part, Sizes(sizes.config, sizes.batch, length), f"generate {length}")["idx"]
-        call = Call({"idx": start}, method="generate", numbers=[new], observe=True)
-        answer = exam.student.attempt(part, specimen.model, call)
-        if isinstance(answer, Outcome):
-            return _without(answer, "generate", part)
-        problem = _wrong_ids(answer, start, new, sizes) or _wrong_choice(exam, specimen, answer, length)
-        if problem is not None:
-            return problem
-    return passed()
-
-
-def _wrong_ids(answer: Answer, start: Tensor, new: int, sizes: Sizes) -> Outcome | None:
-    """Look at what came back but for which ids were chosen."""
-    ids, wanted = answer.first, (len(start), start.shape[1] + new)
-    called = f"generate(idx, {new}) of idx {shape_text(start.shape)}"
-    if not isinstance(ids, Tensor) or tuple(ids.shape) != wanted:
-        shape = shape_text(ids.shape) if isinstance(ids, Tensor) else str(ids or "nothing")
-        return failed(
-            f"{called} gives {shape}; expected {shape_text(wanted)}: idx and, after it, the new ids.",
-            "Each step adds one column: cut the context for the model, not the text that grows.",
-            usable=True,
-        )
-    if ids.is_floating_point() or ids.dtype == torch.bool:
-        return failed(f"{called} gives {ids.dtype}, not integers.", "Token ids are int64.", usable=True)
-    if not unchanged(ids[:, : start.shape[1]], start):
-        return failed(f"{called} does not begin with idx.", "The text that was given stays as it is.", usable=True)
-    if int(ids.min()) < 0 or int(ids.max()) >= sizes.config["vocab_size"]:
-        return failed(f"{called} gives ids outside of the vocabulary.", "Draw from the V logits.", usable=True)
-    if "idx" in answer.after and not unchanged(answer.after["idx"], start):
-        return failed("generate changes the idx that it was given.", "torch.cat makes a new tensor.", usable=True)
-    if answer.mode_changed or answer.changed or answer.grad_mode_changed:
-        return failed(
-            "generate leaves the model in another mode, or changed.",
-            "Put back what you switch, or leave train() and eval() to the caller.",
-            usable=True,
-        )
-    return None
-
-
-def _wrong_choice(exam: Exam, specimen: Specimen, answer: Answer, length: int) -> Outcome | None:
-    """Where the student's own forward leaves no doubt about the next id, that id must be there."""
-    ids = answer.first
-    assert isinstance(ids, Tensor)
-    limit = specimen.sizes.config["block_size"]
-    places = range(length, ids.shape[1])
-    calls = [Call({"idx": ids[:, max(0, place - limit) : place].contiguous()}) for place in places]
-    asked, wrong = 0, []
-    for place, given in zip(places, exam.student.attempts(specimen.part, specimen.model, calls), strict=True):
-        logits = must(given).first
-        if not isinstance(logits, Tensor) or logits.dim() != 3:
-            return None  # told, and paid for, by the check of the shapes
-        best = logits[:, -1].double().topk(2, dim=-1)
-        certain = best.values[:, 0] - best.values[:, 1] > CERTAIN
-        asked += int(certain.sum())
-        wrong += [place for row in certain.nonzero().flatten().tolist() if ids[row, place] != best.indices[row, 0]]
-    if not wrong:
-        return None
-    exhibit = numbers("Steps where one id is certain", steps=asked, other_id=len(wrong))
-    late = length <= limit < min(wrong) or length > limit
-    return failed(
-        f"generate draws another id than the one that the logits make certain (first at position {min(wrong)})"
-        + (f", once the text is longer than block_size = {limit}." if late else "."),
-        "Give the model the last block_size ids." if late else "Softmax of the last position's logits, then draw.",
-        [exhibit],
-        usable=True,
-    )
 
 
 @check("gpt.strided_targets", needs=["shapes", "loss"])
@@ -216,14 +135,14 @@ def checkpointing_changes_no_number(exam: Exam, part: Part) -> Outcome:
     given = {**inputs, "targets": draw_targets(exam, sizes, "checkpointing")}
     specimen, _ = exam.trial(part, Case(sizes, "checkpointing", [Call(inputs)], keep=True))
     answers = []
-    for word in ("", "checkpoint"):
-        call = Call(given, keywords=["targets"], loss=True, train=True, switched=word)
+    for words in ("", "checkpoint ckpt"):
+        call = Call(given, keywords=["targets"], loss=True, train=True, switched=words)
         try:
             answers.append(
                 exam.by_position(part, specimen.model, call, exam.student.attempt(part, specimen.model, call))
             )
         except Stopped as stopped:
-            if not word:
+            if not words:
                 return passed("Not measured: the loss does not run.")
             return failed(
                 f"With checkpointing switched on: {stopped.outcome.message}",
@@ -249,7 +168,7 @@ def checkpointing_changes_no_number(exam: Exam, part: Part) -> Outcome:
     return passed(f"The same numbers with {switched.switches[0]} = True.")
 
 
-def _without(problem: Outcome, method: str, part: Part) -> Outcome:
+def without(problem: Outcome, method: str, part: Part) -> Outcome:
     """Say what is wrong with a method that did not answer: it may not be there at all."""
     if f"has no attribute '{method}'" in problem.message:
         return Outcome(

@@ -60,7 +60,7 @@ class Call:
     method: str = ""  # other than forward
     numbers: Sequence[int] = ()  # plain arguments after the inputs
     strided: bool = False  # inputs that are not contiguous in memory
-    switched: str = ""  # switch on what has this word in its name
+    switched: str = ""  # switch on what has one of these words in its name
 
     @property
     def request(self) -> dict[str, Any]:

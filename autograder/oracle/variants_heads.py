@@ -64,9 +64,11 @@ def head(x: Tensor, w: Weights, config: Config, s: Switches) -> Tensor:
 
 
 def heads(x: Tensor, w: Weights, s: Switches) -> Tensor:
-    """Heads (stand-ins) joined and projected: x (B, T, C) -> (B, T, C)."""
+    """Heads (stand-ins) joined and projected: x (B, T, C) -> (B, T, C). Raises KeyError where they are none."""
     leaf = WEIGHT_NAMES["head"]
     number = sum(name.endswith(leaf) for name in w)
+    if not number:
+        raise KeyError(f"heads.0.{leaf}")
     found = [apply_standin("head", x, w[f"heads.{i}.{leaf}"]) for i in range(number)]
     joined: dict[str, Callable[[], Tensor]] = {
         "side by side": lambda: torch.cat(found, dim=-1),

@@ -10,9 +10,10 @@ def strided(value: Tensor) -> Tensor:
     return value.transpose(0, 1).contiguous().transpose(0, 1) if value.dim() == 2 else value.clone()
 
 
-def switch_on(model: nn.Module, word: str) -> list[str]:
-    """Set to True what the model keeps as True or False under a name that holds `word`; return the names."""
-    names = [name for name, value in vars(model).items() if word in name.lower() and type(value) is bool]
+def switch_on(model: nn.Module, words: str) -> list[str]:
+    """Set to True what the model keeps as True or False under a name that holds one of `words`; return the names."""
+    held = [name for name, value in vars(model).items() if type(value) is bool]
+    names = [name for name in held if any(word in name.lower() for word in words.split())]
     for name in names:
         vars(model)[name] = True
     return [name[:60] for name in names]

@@ -302,7 +302,7 @@ class Workbench:
         args: handle, path, method (if not forward), inputs (tensor names, positional), numbers (plain, after them),
         keywords (argument -> tensor name), train, seed, backward (None, "loss", or the index of the output that
         `cotangent` belongs to), observe (return what a call may not change), moved (pretend that it all is on another
-        device), strided (inputs that are not contiguous), switched (a word: switch on what has it in its name).
+        device), strided (inputs that are not contiguous), switched (words: switch on what has one in its name).
         """
         model = self._models[args["handle"]]
         with student_code("forward"):
