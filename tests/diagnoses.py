@@ -15,7 +15,7 @@ TRUTHS = Path(__file__).with_suffix(".toml")
 #: The class in which a fault is planted, and the part whose diagnosis should tell of it.
 PART_OF = {"GPTConfig": "config", "CausalSelfAttention": "attention", "MLP": "mlp", "Block": "block", "GPT": "gpt"}
 #: How a diagnosis begins that says how far off the numbers are, for want of a name for the mistake.
-UNNAMED = re.compile(r"^(Batch row|The output is not what|The logits are not what|.* gets? a wrong gradient)")
+UNNAMED = re.compile(r"^(Batch row|The output is not what|The logits are not what|[^:]* gets? a wrong gradient)")
 
 
 @dataclass(frozen=True)

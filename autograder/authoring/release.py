@@ -37,7 +37,9 @@ MAX_BYTES = 5_000_000
 #: Time of every member of the zip; the earliest that the format knows.
 _TIME = (1980, 1, 1, 0, 0, 0)
 #: Of the package: what a kit goes without.
-_LEFT_OUT = ("authoring", "_solutions", "_exercises", "_sealed", "oracle/variants.py", "oracle/misconceptions.toml")
+_LEFT_OUT = ("authoring", "_solutions", "_exercises", "_sealed", "oracle/misconceptions.toml")
+#: Of the package: the formulas of the bank of mistakes.
+_FORMULAS = "oracle/variants"
 #: Of the guide: what is for instructors.
 _NOT_FOR_STUDENTS = ("instructors.md", "reports.md", "handbook/README.md")
 
@@ -51,9 +53,9 @@ __all__ = ["Expected", "Reference", "SolutionsNotFound", "count", "find_solution
 '''
 _MISCONCEPTIONS = '''"""The known mistakes of a student kit: their prints, and what to say."""
 
-from autograder.oracle.sealed import recognise
+from autograder.oracle.sealed import recognise, recognise_gradients
 
-__all__ = ["recognise"]
+__all__ = ["recognise", "recognise_gradients"]
 '''
 
 
@@ -108,6 +110,8 @@ def _members(track: Track, stubs: Path) -> dict[str, bytes]:
     for path in sorted(package.rglob("*")):
         inside = path.relative_to(package).as_posix()
         if not path.is_file() or "__pycache__" in path.parts or path.suffix == ".pyc":
+            continue
+        if inside.startswith(_FORMULAS):
             continue
         if not any(inside == name or inside.startswith(f"{name}/") for name in _LEFT_OUT):
             members[f"autograder/{inside}"] = path.read_bytes()

@@ -22,7 +22,7 @@ from autograder.checks.registry import Outcome, Stopped, failed
 from autograder.checks.replies import Answer, Model
 from autograder.checks.student import Call, StandIns, Student, must
 from autograder.oracle.cases import Config, Draws, Sizes, full_shapes, own_and_standin_shapes
-from autograder.oracle.misconceptions import recognise
+from autograder.oracle.misconceptions import recognise, recognise_gradients
 from autograder.oracle.reference import Expected, Reference
 from autograder.track import Part, Shape
 from autograder.verdict import Verdict
@@ -217,13 +217,21 @@ class Exam:
 
     def diagnose(self, specimen: Specimen, inputs: Mapping[str, Tensor], output: Tensor) -> Diagnosis | None:
         """Name the known mistake (or the two) that gives exactly this output, if there is one."""
-        found = recognise(specimen.part.name, inputs, specimen.weights, specimen.sizes.config, output)
-        if not found:
-            return None
-        if len(found) == 1:
-            return Diagnosis(found[0].sentence, found[0].look_at)
-        sentences = " And: ".join(entry.sentence for entry in found)
-        return Diagnosis(f"Two mistakes at once. {sentences}", " ".join(dict.fromkeys(e.look_at for e in found)))
+        return _named(recognise(specimen.part.name, inputs, specimen.weights, specimen.sizes.config, output))
+
+    def diagnose_gradients(
+        self,
+        specimen: Specimen,
+        inputs: Mapping[str, Tensor],
+        mine: Mapping[str, Tensor],
+        right: Mapping[str, Tensor],
+        cotangent: Tensor | None,
+    ) -> Diagnosis | None:
+        """Name the known mistake (or the two) that leaves the output right and gives exactly these gradients."""
+        if self._whole(specimen.part):
+            return None  # sub-parts are the student's own here: the bank knows their stand-ins alone
+        config = specimen.sizes.config
+        return _named(recognise_gradients(specimen.part.name, inputs, specimen.weights, config, mine, right, cotangent))
 
     # -- how to examine -----------------------------------------------------------------------------------------------
 
@@ -344,6 +352,16 @@ class Exam:
             for p in model.parameters
             if p.name not in known and p.name.rsplit(".", 1)[-1] == "bias" and len(p.shape) == 1
         }
+
+
+def _named(found: Sequence[Any]) -> Diagnosis | None:
+    """Return what to say of one known mistake or of two."""
+    if not found:
+        return None
+    if len(found) == 1:
+        return Diagnosis(found[0].sentence, found[0].look_at)
+    sentences = " And: ".join(entry.sentence for entry in found)
+    return Diagnosis(f"Two mistakes at once. {sentences}", " ".join(dict.fromkeys(e.look_at for e in found)))
 
 
 def _in_contract_names(specimen: Specimen, answer: Answer | Outcome) -> Answer | Outcome:
