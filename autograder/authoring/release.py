@@ -21,6 +21,7 @@ from pathlib import Path
 import autograder
 from autograder.authoring.canary import leaks, telling_lines
 from autograder.authoring.dictation import PATIENT, dictate
+from autograder.kit_mark import marked, marked_notebook
 from autograder.oracle.misconceptions import BANK
 from autograder.oracle.reference import SolutionsNotFound, find_solutions
 from autograder.oracle.released import file_name
@@ -140,13 +141,17 @@ def _members(track: Track, stubs: Path) -> dict[str, bytes]:
 
 
 def _stamp(members: dict[str, bytes], version: str) -> None:
-    """Write the kit's version where the command, the reports and pip read it."""
+    """Write the kit's version where the command, the reports and pip read it, and into each exercise."""
     plain = f'__version__ = "{autograder.__version__}"'.encode()
     first = members["autograder/__init__.py"]
     if plain not in first:
         raise ReleaseError("autograder/__init__.py does not hold its version as a plain line.")
     members["autograder/__init__.py"] = first.replace(plain, f'__version__ = "{version}"'.encode())
     members["README.md"] = members["README.md"].replace(b"VERSION", version.encode())
+    for path, data in members.items():
+        if path.startswith("exercises/"):
+            mark = marked_notebook if path.endswith(".ipynb") else marked
+            members[path] = mark(data, version)
 
 
 def _write(out: Path, version: str, members: dict[str, bytes]) -> Kit:
