@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from autograder.probe.standins import WEIGHT_NAMES
@@ -65,10 +66,7 @@ class Draws:
 
     def normal(self, purpose: str, shape: Shape, scale: float = 1.0) -> Tensor:
         """Draw float32 N(0, scale^2) of `shape`."""
-        count = math.prod(shape)
-        values = self.generator(purpose).standard_normal(min(count, PERIOD), dtype=np.float64) * scale
-        values = np.resize(values, shape) if count > PERIOD else values.reshape(shape)
-        return torch.from_numpy(np.ascontiguousarray(values)).to(torch.float32)
+        return _tensor(self.generator(purpose).standard_normal(_fresh(shape)) * scale, shape)
 
     def tokens(self, purpose: str, shape: Shape, vocab_size: int) -> Tensor:
         """Draw int64 token ids of `shape` that contain both 0 and vocab_size - 1."""
@@ -85,19 +83,31 @@ class Draws:
 
         Gains and biases are all distinct and far from their initial values, so that a swapped or unused one shows.
         """
-        drawn = {}
+        drawn: dict[str, Tensor] = {}
+        values = self.generator(purpose).standard_normal(sum(_fresh(shape) for shape in shapes.values()))
+        used = 0
         for name, shape in shapes.items():
-            leaf = name.rsplit(".", 1)[-1]
-            is_norm_gain = len(shape) == 1 and leaf == "weight"
-            if is_norm_gain:
-                drawn[name] = 1.0 + self.normal(f"{purpose} {name}", shape, 0.4)
-            elif len(shape) == 1:
-                drawn[name] = self.normal(f"{purpose} {name}", shape, 0.5)
+            own = values[used : used + _fresh(shape)]
+            used += len(own)
+            if len(shape) == 1:
+                is_norm_gain = name.rsplit(".", 1)[-1] == "weight"
+                drawn[name] = _tensor(1.0 + 0.4 * own if is_norm_gain else 0.5 * own, shape)
             elif name.endswith(("wte.weight", "wpe.weight", "lm_head.weight")):
-                drawn[name] = self.normal(f"{purpose} {name}", shape, 0.7)
+                drawn[name] = _tensor(0.7 * own, shape)
             else:
-                drawn[name] = self.normal(f"{purpose} {name}", shape, scale * 1.5 / shape[-1] ** 0.5)
+                drawn[name] = _tensor(scale * 1.5 / shape[-1] ** 0.5 * own, shape)
         return drawn
+
+
+def _fresh(shape: Shape) -> int:
+    """Return how many numbers are drawn for a tensor of `shape`."""
+    return min(math.prod(shape), PERIOD)
+
+
+def _tensor(values: NDArray[np.float64], shape: Shape) -> Tensor:
+    """Return the numbers as a float32 tensor of `shape`, over and over where they do not fill it."""
+    values = values.astype(np.float32)
+    return torch.from_numpy(np.resize(values, shape) if math.prod(shape) > len(values) else values.reshape(shape))
 
 
 def own_and_standin_shapes(part: Part, track: Track, config: Config) -> dict[str, Shape]:

@@ -50,6 +50,7 @@ class Reference:
         self._folder = folder or find_solutions()
         self._real = self._load()
         self._wiring = self._load()
+        self._kept = threading.local()
         for part in track.parts:
             for used in part.uses.values():
                 class_name = track.part(used).class_name
@@ -79,10 +80,14 @@ class Reference:
 
         A tensor of the contract that `weights` lacks counts as zero.
         """
-        model = self.build(part, config, stand_ins=stand_ins)
+        model = self._built(part, config, stand_ins)
         with torch.no_grad():
             for name, parameter in model.named_parameters(remove_duplicate=False):
-                parameter.copy_(weights[name].double() if name in weights else torch.zeros_like(parameter))
+                parameter.grad = None
+                if name in weights:
+                    parameter.copy_(weights[name])
+                else:
+                    parameter.zero_()
         given = {name: _leaf(value) for name, value in inputs.items()}
         output = model(*given.values())
         outputs = tuple(output) if isinstance(output, tuple) else (output,)
@@ -96,6 +101,14 @@ class Reference:
             for name, parameter in model.named_parameters(remove_duplicate=False):
                 gradients[name] = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
         return Expected(tuple(None if o is None else o.detach() for o in outputs), gradients)
+
+    def _built(self, part: Part, config: Config, stand_ins: bool) -> nn.Module:
+        """Return a model to be given weights: the same one again for the same sizes, in the same thread."""
+        models: dict[tuple[object, ...], nn.Module] = vars(self._kept).setdefault("models", {})
+        key = (part.name, *config.values(), stand_ins)
+        if key not in models:
+            models[key] = self.build(part, config, stand_ins=stand_ins)
+        return models[key]
 
     def _load(self) -> dict[str, types.ModuleType]:
         """Execute the solution files in order, as modules of their own that nobody else can import."""

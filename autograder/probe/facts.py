@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import numpy
@@ -100,6 +101,12 @@ def random_state() -> tuple[object, ...]:
     """Return the state of every global generator that a forward might draw from."""
     name, keys, *rest = numpy.random.get_state(legacy=True)
     return random.getstate(), name, numpy.asarray(keys).tobytes(), *rest, torch.get_rng_state().numpy().tobytes()
+
+
+def held_tensors(model: nn.Module) -> Iterator[Tensor]:
+    """Yield every parameter and buffer of a model."""
+    yield from nn.Module.parameters(model)
+    yield from nn.Module.buffers(model)
 
 
 def fingerprint(model: nn.Module) -> dict[str, Tensor]:

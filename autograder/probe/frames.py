@@ -14,6 +14,7 @@ PREFIX_SIZE = _PREFIX.size
 MAX_HEADER = 1 << 20
 #: Our own headers nest about six levels; reports are made from them by recursive code, which must not overflow.
 MAX_DEPTH = 32
+_NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 #: Digits of the longest integer: 64 bits need 20 with the sign. Longer ones cost quadratic time to convert.
 _MAX_DIGITS = 20
 
@@ -92,7 +93,7 @@ def dump_header(header: dict[str, Any]) -> bytes:
         raise ProtocolError(f"the header is not plain data: {type(error).__name__}") from error
     if len(text) > MAX_HEADER:
         raise ProtocolError(f"the header has {len(text)} bytes; at most {MAX_HEADER} are allowed")
-    _check_depth(header)
+    _check_depth(text, header)
     return text
 
 
@@ -106,7 +107,7 @@ def load_header(text: bytes) -> dict[str, Any]:
         raise ProtocolError("the header is not JSON") from error
     if not isinstance(header, dict):
         raise ProtocolError("the header is not an object")
-    _check_depth(header)
+    _check_depth(text, header)
     return header
 
 
@@ -116,7 +117,14 @@ def _integer(digits: str) -> int:
     return int(digits)
 
 
-def _check_depth(value: Any) -> None:
+def _check_depth(text: bytes, value: Any) -> None:
+    """Refuse `value`, written as `text`, when it nests too deeply. Brackets that pair off in the text show it quickly."""
+    brackets = text.translate(None, _NO_BRACKETS)
+    for _ in range(MAX_DEPTH):
+        if not brackets:
+            return
+        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
+    # Words may hold brackets of their own.
     level: list[Any] = [value]
     for _ in range(MAX_DEPTH):
         level = [

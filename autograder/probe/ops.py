@@ -27,7 +27,7 @@ from autograder.probe.constructing import (
     uninitialised,
 )
 from autograder.probe.devices import DeviceWatch
-from autograder.probe.facts import changed, describe, fingerprint, gradients, outputs, random_state
+from autograder.probe.facts import changed, describe, fingerprint, gradients, held_tensors, outputs, random_state
 from autograder.probe.faults import describe_exception
 from autograder.probe.loading import Loaded, Substitutes, load_tree
 from autograder.probe.standins import standin_class
@@ -38,6 +38,10 @@ Result = tuple[dict[str, Any], dict[str, Tensor]]
 #: torch.manual_seed would also prepare for GPUs that are not there, a millisecond each time.
 _GENERATOR = torch.default_generator
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+
+#: To look at every function of the libraries costs as much as a small model: once for each class, then now and then.
+LOOK_EVERY = 24
 
 
 class StudentFault(Exception):
@@ -96,8 +100,12 @@ class Workbench:
         self._kinds: dict[str, str] = {}
         self._expected: dict[str, int] = {}
         self._models: dict[int, nn.Module] = {}
+        self._held: dict[int, dict[int, nn.Parameter]] = {}  # a model's parameters by their ids, as it was built
+        self._states: dict[int, tuple[object, ...]] = {}  # of the random generators, by the seed
         self._kept: Tensor | None = None  # what the last call returned: a later call may not change it
         self._next = 0
+        self._handled = 0  # requests
+        self._inspected: set[tuple[str, str | None]] = set()
 
     def handle(self, op: str, args: dict[str, Any], tensors: dict[str, Tensor]) -> Result:
         """Carry out `op`. Returns (JSON-ready facts, tensors); a student's exception comes back as {"error": ...}."""
@@ -117,9 +125,12 @@ class Workbench:
             data, out = operations[op](args, tensors)
         except StudentFault as fault:
             data, out = {"error": describe_exception(fault.error, self._tree, fault.stage).to_json()}, {}
-        if op in ("load", "build"):
+        kind = (op, args.get("cls"))
+        self._handled += 1
+        if op in ("load", "build") and kind not in self._inspected or self._handled % LOOK_EVERY == 0:
+            self._inspected.add(kind)
             self._watch.inspect()
-        elif op in ("config", "trial", "call", "calls"):
+        elif op in ("config", "build", "trial", "call", "calls"):
             self._watch.glance()
         data["watch"] = {
             "tampering": self._watch.tampering,
@@ -201,7 +212,9 @@ class Workbench:
             for name, p in nn.Module.named_parameters(model)
             if p.dtype != torch.float32
         ]
-        nn.Module.to(model, dtype=DTYPES[args.get("dtype", "float32")])
+        dtype = DTYPES[args.get("dtype", "float32")]
+        if any(tensor.is_floating_point() and tensor.dtype != dtype for tensor in held_tensors(model)):
+            nn.Module.to(model, dtype=dtype)
         self._models[self._next] = model
         self._next += 1
         replaced, hidden = replaced_methods(model)
@@ -213,17 +226,18 @@ class Workbench:
             "stand_ins": len(built),
             "misled": sorted({line for line in built if line})[:3],
             "odd": odd[:3],
-            "shared": self._shared(model),
+            "shared": self._shared(self._next - 1, model),
             "replaced": replaced,
             "hidden": hidden,
         }
         return {**facts, **describe(model, bool(args.get("look")))}, {}
 
-    def _shared(self, model: nn.Module) -> bool:
-        """Whether another model that is alive holds one of its parameters."""
-        others = [other for other in self._models.values() if other is not model]
-        held = {id(parameter) for other in others for parameter in nn.Module.parameters(other)}
-        return any(id(parameter) in held for parameter in nn.Module.parameters(model))
+    def _shared(self, handle: int, model: nn.Module) -> bool:
+        """Whether another model that is alive was built with one of its parameters."""
+        mine = {id(parameter): parameter for parameter in nn.Module.parameters(model)}
+        shared = any(mine.keys() & held.keys() for held in self._held.values())
+        self._held[handle] = mine
+        return shared
 
     def _trial(self, args: dict[str, Any], tensors: dict[str, Tensor]) -> Result:
         """Build a model, give it weights, call it: one request for what takes three or more.
@@ -316,10 +330,7 @@ class Workbench:
         for parameter in nn.Module.parameters(model):
             parameter.grad = None
         before = fingerprint(model) if args.get("observe") else {}
-        _GENERATOR.manual_seed(args["seed"])
-        random.seed(args["seed"])
-        numpy.random.seed(args["seed"] % 2**32)
-        state = random_state()
+        state = self._seeded(args["seed"])
         # Handed over as copies: a leaf that requires a gradient could not be changed in place, and changing it is a
         # fault that is to be seen, not an error.
         gradients_on = backward is not None or bool(args.get("grad"))
@@ -357,6 +368,15 @@ class Workbench:
             out |= {f"after.{name}": value.detach() for name, value in handed.items() if name != "cotangent"}
         return data, out
 
+    def _seeded(self, seed: int) -> tuple[object, ...]:
+        """Seed every global generator; return the state in which that leaves them."""
+        _GENERATOR.manual_seed(seed)
+        random.seed(seed)
+        numpy.random.seed(seed % 2**32)
+        if seed not in self._states:
+            self._states[seed] = random_state()
+        return self._states[seed]
+
     def _backward(self, args: dict[str, Any], output: Any, given: dict[str, Tensor], out: dict[str, Tensor]) -> None:
         flat = list(output) if isinstance(output, tuple | list) else [output]
         with student_code("backward"):
@@ -385,4 +405,5 @@ class Workbench:
 
     def _forget(self, args: dict[str, Any], _: dict[str, Tensor]) -> Result:
         self._models.pop(args["handle"], None)
+        self._held.pop(args["handle"], None)
         return {}, {}

@@ -70,9 +70,9 @@ class Watch:
     def glance(self) -> None:
         """As `inspect`, but for the three thousand functions: for after a call, where it would cost more than the call.
 
-        What a call replaces is seen after the next model was built.
+        What a call replaces is seen at the next `inspect`.
         """
-        self._take((self._intercepts.inspect, self._settings.inspect))
+        self._take((self._intercepts.glance, self._settings.inspect))
 
     def _take(self, steps: tuple[Callable[[Log], None], ...]) -> None:
         for step in steps:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import json
+import operator
 import os
 import socket
 import struct
@@ -24,6 +25,8 @@ import torch.testing
 from autograder.probe.watch_log import Log, listing
 from autograder.probe.watch_paths import SECRET_MODULES
 
+#: Held from before student code runs: what is looked for may be that one of these was replaced.
+_all, _is, _map, _zip = all, operator.is_, map, zip
 #: Whole modules that a grader, or a test, calls to compare tensors or to talk. builtins first: all the rest needs it.
 MODULES: tuple[ModuleType, ...] = (
     builtins,
@@ -83,19 +86,26 @@ class _Namespace:
 
     label: str  # "torch.Tensor"
     current: Mapping[str, Any]  # live view of the namespace
-    members: tuple[tuple[str, Any], ...]  # name, original
+    names: tuple[str, ...]
+    originals: tuple[Any, ...]  # what each name was
     inherited: frozenset[str]  # names that a class takes from its bases: defining one there replaces it
     home: str  # folder of the library: it may wrap its own functions ("" for the standard library, which does not)
     put: Callable[[str, Any], None]
     drop: Callable[[str], None]
 
+    def intact(self) -> bool:
+        """Return whether every name is still what it was, at the speed of C."""
+        get, current = self.current.get, self.current
+        same = _all(_map(_is, _map(get, self.names), self.originals))
+        return same and (not self.inherited or self.inherited.isdisjoint(current))
+
     def replaced(self) -> list[str]:
         """Return the names that are no longer what they were, and put the originals back.
 
-        The loop over `members` uses no built-in function, since those may be what was replaced.
+        The loop uses no built-in function by its name, since those may be what was replaced.
         """
         current, names = self.current, []
-        for name, original in self.members:
+        for name, original in _zip(self.names, self.originals):
             if current.get(name) is not original:
                 if self.home and _is_from(self.home, name, current.get(name)):
                     continue
@@ -117,8 +127,10 @@ class Snapshot:
     def inspect(self, log: Log) -> None:
         """Report what was replaced or deleted, and put it back. Names that were added are nobody's business."""
         for namespace in self.namespaces:
+            if namespace.intact():
+                continue
             if namespace.label == FUNCTIONAL or namespace.label.startswith(LAYER_LABEL):
-                changed = [name for name, original in namespace.members if namespace.current.get(name) is not original]
+                changed = [name for name, original in _zip(namespace.names, namespace.originals) if namespace.current.get(name) is not original]
                 changed += sorted(namespace.inherited.intersection(namespace.current))
                 if changed:
                     where = namespace.label.replace(LAYER_LABEL, "torch.nn")
@@ -189,15 +201,14 @@ def _defined_in(module: ModuleType, value: Any) -> bool:
 
 def _module(module: ModuleType, names: list[str]) -> _Namespace:
     current = vars(module)
-    members = tuple((name, current[name]) for name in names)
+    originals = tuple(current[name] for name in names)
     home = _home(module.__name__)
-    return _Namespace(module.__name__, current, members, frozenset(), home, current.__setitem__, current.__delitem__)
+    put, drop = current.__setitem__, current.__delitem__
+    return _Namespace(module.__name__, current, tuple(names), originals, frozenset(), home, put, drop)
 
 
 def _class(cls: type) -> _Namespace:
-    members = tuple(
-        (name, value) for name, value in vars(cls).items() if callable(value) or hasattr(type(value), "__get__")
-    )
+    members = {name: value for name, value in vars(cls).items() if callable(value) or hasattr(type(value), "__get__")}
     inherited = frozenset(name for base in cls.__mro__[1:] for name in vars(base)) - frozenset(vars(cls))
 
     def put(name: str, value: Any) -> None:
@@ -210,4 +221,6 @@ def _class(cls: type) -> _Namespace:
     label = {"torch.nn.modules.module.Module": "torch.nn.Module", "unittest.case.TestCase": "unittest.TestCase"}.get(
         label, label
     )
-    return _Namespace(label, cast(Mapping[str, Any], vars(cls)), members, inherited, _home(cls.__module__), put, drop)
+    current = cast(Mapping[str, Any], vars(cls))
+    names, originals, home = tuple(members), tuple(members.values()), _home(cls.__module__)
+    return _Namespace(label, current, names, originals, inherited, home, put, drop)

@@ -154,6 +154,8 @@ class Settings:
             locale.setlocale(locale.LC_ALL, name)
 
     def _inspect_environment(self, log: Log) -> None:
+        if not self._variables:
+            return
         now, before = dict(os.environ), self._environment
         changed = sorted(name for name in self._variables if now.get(name) != before.get(name))
         if not changed:
