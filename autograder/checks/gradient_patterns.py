@@ -37,17 +37,16 @@ def pattern(
         return _scaled(first, len(present) == len(right)), (
             "A factor is at work in the backward pass alone: a hook, a mean taken twice, x * a + x.detach() * (1 - a)."
         )
-    for name in present:
-        thirds = _thirds(name, mine[name], right[name], width)
-        if thirds:
-            return f"in {name}, {thirds}", "q, k and v share c_attn; only some of them are cut or bent."
+    thirds = next(((name, said) for name in present if (said := _thirds(name, mine[name], right[name], width))), None)
     name = present[0]
     axes = INPUT_AXES if name.startswith("input.") else ("row", "channel")
     sentence, _ = describe_difference(compare(mine[name], right[name], GRADIENT_TOLERANCE), axes)
+    local = "only" in sentence or "every" in sentence
+    if thirds and (not local or "times" in thirds[1] or "zero" in thirds[1]):
+        return f"in {thirds[0]}, {thirds[1]}", "q, k and v share c_attn; only some of them are cut or bent."
     where = f"in {name}, " if name != wrong[0] else ""
-    return where + sentence, "What keeps to some places was done to those alone: see what the code does there." * (
-        "only" in sentence or "every" in sentence
-    )
+    meaning = "What keeps to some places was done to those alone: see what the code does there."
+    return where + sentence, meaning if local else ""
 
 
 def _cut_after(mine: Mapping[str, Tensor], right: Mapping[str, Tensor]) -> str:
