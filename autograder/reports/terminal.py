@@ -136,7 +136,7 @@ class _Writer:
             shown = sorted(report.files)[:8]
             more = f" and {len(report.files) - len(shown)} more" if len(report.files) > len(shown) else ""
             named = [f"{clean(name, limit=80)} {clean(report.files[name][:8])}".rstrip() for name in shown]
-            lines.append(Text("graded     " + ", ".join(named) + more + "  (with the start of each SHA-256)"))
+            lines.append(Text("graded     " + ", ".join(named) + more + "  (start of SHA-256)"))
         lines.append(Text(f"seed       {report.seed}  (replay with --seed {report.seed})"))
         lines.append(Text(f"checks     {report.checks_run} were run, by kit {clean(report.kit_version, limit=60)}"))
         if self.verbose:
