@@ -252,6 +252,8 @@ def test_a_kit_that_is_there_already_is_kept_and_one_that_was_changed_is_not_ove
 ) -> None:
     first = quick(tmp_path)
     assert quick(tmp_path) == first
+    for name in ("gpt.py", "notebooks/gpt.ipynb"):
+        assert f"# gpt-workshop-kit {first.version} " in (first.folder / "exercises" / name).read_text()
     (first.folder / "README.md").write_text("mine")
     with pytest.raises(ReleaseError, match="was changed"):
         quick(tmp_path)
