@@ -49,6 +49,7 @@ bench: .venv/.installed-bench ## measure a check, a save in `workshop watch`, th
 	@$(RUN) benchmarks/bench_class.py
 	@$(RUN) benchmarks/bench_scale.py
 	@$(RUN) benchmarks/bench_cluster.py
+	@$(RUN) benchmarks/bench_capstone.py
 
 clean: ## remove what was built; .venv stays
 	@rm -rf build dist *.egg-info demo-report .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -130,7 +130,11 @@ class Snapshot:
             if namespace.intact():
                 continue
             if namespace.label == FUNCTIONAL or namespace.label.startswith(LAYER_LABEL):
-                changed = [name for name, original in _zip(namespace.names, namespace.originals) if namespace.current.get(name) is not original]
+                changed = [
+                    name
+                    for name, original in _zip(namespace.names, namespace.originals)
+                    if namespace.current.get(name) is not original
+                ]
                 changed += sorted(namespace.inherited.intersection(namespace.current))
                 if changed:
                     where = namespace.label.replace(LAYER_LABEL, "torch.nn")
