@@ -25,9 +25,7 @@ def in_cells(report: Report, submission: Submission) -> Report:
     return replace(
         report,
         parts={name: teller.part(part) for name, part in report.parts.items()},
-        modules={
-            name: names[path] if names.get(path) in report.files else path for name, path in report.modules.items()
-        },
+        modules={name: handed_in.get(path, path) for name, path in report.modules.items()},
     )
 
 
