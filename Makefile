@@ -9,7 +9,7 @@ RUN := .venv/bin/python
 PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-browser lint mutants diagnoses bench clean
+.PHONY: help demo test test-slow test-browser lint mutants diagnoses bench guide clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -51,8 +51,13 @@ bench: .venv/.installed-bench ## measure a check, a save in `workshop watch`, th
 	@$(RUN) benchmarks/bench_cluster.py
 	@$(RUN) benchmarks/bench_capstone.py
 
+guide: .venv/.installed-guide ## build the guide as a site into guide-site/, offline
+	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict
+	@echo "The guide: guide-site/index.html   (open it in a browser)"
+	@echo "Its search needs a server: python3 -m http.server --directory guide-site"
+
 clean: ## remove what was built; .venv stays
-	@rm -rf build dist *.egg-info demo-report .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf build dist *.egg-info demo-report guide-site .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find autograder solutions exercises data tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
 # The stamps make a second run quick: pip is asked again only when the pins or the requirements have changed.
@@ -76,6 +81,11 @@ clean: ## remove what was built; .venv stays
 	@echo "Installing what the tests in a browser need into .venv"
 	@$(PIP) --editable '.[dev,browser]'
 	@touch .venv/.installed .venv/.installed-dev $@
+
+.venv/.installed-guide: pyproject.toml constraints.txt | .venv/bin/python
+	@echo "Installing what builds the guide into .venv (the first time takes a few minutes)"
+	@$(PIP) --editable '.[guide]'
+	@touch .venv/.installed $@
 
 .venv/bin/python:
 	@command -v "$(PYTHON)" > /dev/null || { \
