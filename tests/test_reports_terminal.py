@@ -83,7 +83,10 @@ def test_an_untouched_stub_is_no_error() -> None:
 
 
 def test_what_was_graded_and_how_isolated_is_always_there() -> None:
-    out = shown(report("ada", warnings=("It starts near 240.",), files={f"f{i}.py": "" for i in range(10)}))
+    repaired = ("MLP is there 2 times.",)
+    files = {f"f{i}.py": "" for i in range(10)}
+    out = shown(report("ada", warnings=("It starts near 240.",), repairs=repaired, files=files))
+    assert "repaired (costs nothing): MLP is there 2 times." in out
     for words in ("seed       20240611", "NOT ISOLATED (portable)", "f0.py", "and 2 more", "It starts near 240."):
         assert words in out
     assert "Your own parts, put together: All five classes" in out

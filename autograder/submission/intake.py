@@ -91,6 +91,7 @@ def read_submission(path: Path, track: Track, student: str | None = None) -> Sub
         files=dict(sorted(draft.files.items())),
         sources=draft.sources,
         lenient=frozenset(draft.lenient),
+        shown_as={path: draft.shown_as[path] for path in sorted(draft.lenient)},
         warnings=_shortened(list(dict.fromkeys(draft.warnings))),
         repairs=_shortened(list(dict.fromkeys(draft.repairs))),
         explanations=explanations,
