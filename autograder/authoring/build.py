@@ -8,10 +8,12 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from autograder.authoring.colab import repository, with_colab
 from autograder.authoring.notebooks import Prose, notebook_text, read_prose
 from autograder.authoring.regions import AuthoringError, stub_text
+from autograder.submission.book import read_book
 from autograder.submission.limits import Refused
-from autograder.submission.notebook import code_cells, to_python
+from autograder.submission.notebook import to_python
 from autograder.track import Part, Track
 
 
@@ -42,7 +44,8 @@ def outputs(root: Path, track: Track) -> dict[Path, str]:
     found: dict[Path, str] = {}
     for source in _sources(root, track):
         found[root / "exercises" / source.part.file] = source.stub
-        found[root / "exercises" / "notebooks" / book_name(source.part)] = source.notebook(track, source.stub)
+        book = f"exercises/notebooks/{book_name(source.part)}"
+        found[root / book] = with_colab(source.notebook(track, source.stub), book, repository(root))
     return found
 
 
@@ -147,7 +150,7 @@ def _holds_work(file: Path) -> bool:
             book = json.loads(data)
             if any(cell.get("outputs") for cell in book["cells"]):
                 return True
-            text = to_python(code_cells(data, file.name))
+            text = to_python([cell.text for cell in read_book(data, file.name).cells if cell.kind == "code"])
         else:
             text = data.decode("utf-8")
         body = ast.parse(text).body

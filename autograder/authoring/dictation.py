@@ -13,7 +13,8 @@ from autograder.authoring.witnesses import witnesses
 from autograder.checks.exam import HEAD, TABLE, Diagnosis, Exam, Specimen
 from autograder.checks.registry import Outcome
 from autograder.checks.replies import Answer, Model
-from autograder.checks.student import Call, Student
+from autograder.checks.series import Case
+from autograder.checks.student import Student
 from autograder.grading import grade
 from autograder.oracle.case_key import expected_key, mistake_key
 from autograder.oracle.cases import Config, Draws, Sizes
@@ -153,24 +154,15 @@ class Dictating(Exam):
         self.notes = reference
         self._last: tuple[Sizes, Mapping[str, Tensor]] | None = None
 
-    def trial(
-        self,
-        part: Part,
-        sizes: Sizes,
-        purpose: str,
-        calls: Sequence[Call],
-        *,
-        scale: float = 1.0,
-        keep: bool = True,
-    ) -> tuple[Specimen, list[Answer | Outcome]]:
+    def series(self, part: Part, cases: Sequence[Case]) -> Iterator[tuple[Specimen, list[Answer | Outcome]]]:
         """Build, fill and call as the exam does; a wrong output would be diagnosed, a wrong loss compared."""
-        specimen, answers = super().trial(part, sizes, purpose, calls, scale=scale, keep=keep)
-        if purpose.startswith(f"{part.name} values"):
-            self.notes.mistakes(part, sizes.config, specimen.weights, calls[0].inputs)
-        if purpose.startswith("loss"):
-            self._last = (sizes, calls[0].inputs)
-            self.expect(specimen, calls[0].inputs)
-        return specimen, answers
+        for case, (specimen, answers) in zip(cases, super().series(part, cases), strict=True):
+            if case.purpose.startswith(f"{part.name} values"):
+                self.notes.mistakes(part, case.sizes.config, specimen.weights, case.calls[0].inputs)
+            if case.purpose.startswith("loss"):
+                self._last = (case.sizes, case.calls[0].inputs)
+                self.expect(specimen, case.calls[0].inputs)
+            yield specimen, answers
 
     def refill(self, specimen: Specimen, weights: Mapping[str, Tensor]) -> Specimen:
         """Put other weights in; the loss is compared under them too."""

@@ -123,6 +123,8 @@ def _members(track: Track, stubs: Path) -> dict[str, bytes]:
                 text = path.read_text(encoding="utf-8")
                 kept = [line for line in text.splitlines(True) if not any(f"({n})" in line for n in _NOT_FOR_STUDENTS)]
                 members[f"workshop_guide/{path.name}"] = "".join(kept).encode()
+        for path in sorted((root / "workshop_guide" / "pictures").glob("*.svg")):
+            members[f"workshop_guide/pictures/{path.name}"] = path.read_bytes()
         for name in ("LICENSE", "constraints.txt"):
             members[name] = (root / name).read_bytes()
         project = (root / "pyproject.toml").read_text(encoding="utf-8")

@@ -14,6 +14,7 @@ from autograder.checks.exam import Exam
 from autograder.checks.outputs import draw_targets, first_output, unchanged
 from autograder.checks.registry import Outcome, Stopped, check, failed, passed
 from autograder.checks.replies import Answer
+from autograder.checks.series import Case
 from autograder.checks.student import CALL_SEED, Call, must
 from autograder.oracle.cases import Sizes
 from autograder.track import Part
@@ -27,16 +28,18 @@ def training_changes_nothing(exam: Exam, part: Part) -> Outcome:
     """train() and eval() give the same numbers, and no randomness."""
     sizes = exam.draws.sizes(f"{part.name} train")
     inputs = exam.inputs(part, sizes, f"{part.name} train")
-    _, (alone,) = exam.fresh(part, sizes, [Call(inputs)])
-    still = first_output(exam, part, must(alone))
-    model, given = exam.fresh(
-        part, sizes, [Call(inputs, train=train, seed=seed) for train in (False, True) for seed in (1, 2)]
+    throws = [(train, seed) for train in (False, True) for seed in (1, 2)]
+    alone, several = exam.fresh_series(
+        part, [(sizes, [Call(inputs)]), (sizes, [Call(inputs, train=train, seed=seed) for train, seed in throws])]
     )
+    still = first_output(exam, part, must(alone()[1][0]))
+    _, given = several()
     for train in (False, True):
         mode = "train" if train else "eval"
         answers = [must(answer) for answer in given[2 * train : 2 * train + 2]]
         if answers[0].random:  # what is random may come out the same twice: a coin needs more throws
-            answers += [exam.student.call(part, model, inputs, train=train, seed=seed) for seed in range(3, 11)]
+            _, more = exam.fresh(part, sizes, [Call(inputs, train=train, seed=seed) for seed in range(3, 11)])
+            answers += [must(answer) for answer in more]
         first, *others = [first_output(exam, part, answer) for answer in answers]
         apart = [float((first - other).abs().max()) for other in others if not same(first, other)]
         if answers[0].random and apart:
@@ -68,7 +71,7 @@ def a_call_leaves_no_trace(exam: Exam, part: Part) -> Outcome:
         Call(third, observe=True),
         Call(inputs, seed=CALL_SEED + 1),
     ]
-    model, (alone, recorded, second, reseeded) = exam.fresh(part, sizes, calls)
+    model, (alone, recorded, second, reseeded) = exam.fresh(part, sizes, calls, keep=True)
     if model.reseeded:
         return failed(
             f"{part.class_name}.__init__ resets the global random seed.",
@@ -100,7 +103,7 @@ def a_call_leaves_no_trace(exam: Exam, part: Part) -> Outcome:
 
 
 def _remembers(exam: Exam, part: Part, sizes: Sizes, inputs: dict[str, Tensor]) -> Outcome | None:
-    """Call one model again and again, shorter, longer, with other numbers; a fresh one must say the same each time."""
+    """Call a model again and again, shorter, longer, with other numbers; in another order it must say the same."""
     short = {name: value[:, : sizes.length - 3].contiguous() for name, value in inputs.items()}
     fewer = {name: value[: sizes.batch - 1].contiguous() for name, value in inputs.items()}
     other = exam.inputs(part, sizes, f"{part.name} pure, other")
@@ -109,20 +112,24 @@ def _remembers(exam: Exam, part: Part, sizes: Sizes, inputs: dict[str, Tensor]) 
     step = {name: value[:, 1:2].contiguous() for name, value in inputs.items()}
     trials = (short, inputs, other, last, fewer, start, step)
     purpose = f"{part.name} pure"  # weights large enough for a small memory to show
-    alone = []
-    for trial in trials:
-        _, (answer,) = exam.trial(part, sizes, purpose, [Call(trial)], keep=False)
-        alone.append(_output_or_fault(exam, part, answer))
-    # Where training differs from eval, that is told by its own check, and a fresh answer of eval is no measure for it.
+    # The longest first; and none comes after the same one in both orders.
+    orders = ((0, 1, 2, 3, 4, 5, 6), (1, 6, 5, 4, 3, 2, 0))
+    # Where training differs from eval, that is told by its own check.
     both = exam.verdicts.get(f"{part.name}.train_mode") is Verdict.PASSED
-    for train in (False, True) if both else (False,):
-        _, answers = exam.trial(part, sizes, purpose, [Call(trial, train=train) for trial in trials], keep=False)
-        for answer, right in zip(answers, alone, strict=True):
-            again = _output_or_fault(exam, part, answer)
-            if isinstance(right, Tensor) and not (isinstance(again, Tensor) and same(again, right, 1e-5)):
-                what = "gives another answer" if isinstance(again, Tensor) else "fails"
+    runs = [(orders[0], False), (orders[1], False), *([(orders[0], True)] if both else [])]
+    cases = [Case(sizes, purpose, [Call(trials[k], train=train) for k in order]) for order, train in runs]
+    seen: list[dict[int, Tensor | Outcome]] = []
+    for (order, _), (_, answers) in zip(runs, exam.series(part, cases), strict=True):
+        seen.append({k: _output_or_fault(exam, part, answer) for k, answer in zip(order, answers, strict=True)})
+    first, *others = seen
+    for found in others:
+        for k, one in first.items():
+            two = found[k]
+            fails = sum(isinstance(each, Outcome) for each in (one, two))
+            if fails == 1 or (isinstance(one, Tensor) and isinstance(two, Tensor) and not same(one, two, 1e-5)):
+                what = "fails" if fails else "gives another answer"
                 return failed(
-                    f"A second call {what} where a fresh model is right: something is remembered between calls.",
+                    f"A call {what} after other calls: something is remembered between them.",
                     "Keep no state on self: no masks that may not fit the next call, no keys, values or outputs.",
                 )
     return None

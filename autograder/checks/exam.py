@@ -9,8 +9,9 @@ never asked what is right.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,7 +21,8 @@ from autograder.checks.evidence import compare
 from autograder.checks.names import Names, candidates, exact
 from autograder.checks.registry import Outcome, Stopped, failed
 from autograder.checks.replies import Answer, Model
-from autograder.checks.student import Call, StandIns, Student, must
+from autograder.checks.series import Case, batches
+from autograder.checks.student import Call, StandIns, Student, Trial, must
 from autograder.oracle.cases import Config, Draws, Sizes, full_shapes, own_and_standin_shapes
 from autograder.oracle.misconceptions import recognise
 from autograder.oracle.reference import Expected, Reference
@@ -51,6 +53,10 @@ class Specimen:
     names: Names
     shapes: dict[str, Shape]
     weights: dict[str, Tensor]  # under the contract's names; a tensor that the student lacks is left out
+
+
+#: Gives a model that was built and what its calls came to, or raises Stopped when it could not be built.
+Started = Callable[[], tuple[Model, list[Answer | Outcome]]]
 
 
 @dataclass(frozen=True)
@@ -106,41 +112,57 @@ class Exam:
         model = self.build(part, sizes, dtype=dtype)
         return self._fill(part, sizes, model, purpose, scale)
 
-    def trial(
-        self,
-        part: Part,
-        sizes: Sizes,
-        purpose: str,
-        calls: Sequence[Call],
-        *,
-        scale: float = 1.0,
-        keep: bool = True,
-    ) -> tuple[Specimen, list[Answer | Outcome]]:
-        """Build a model, put hidden weights in it and call it, in one request where its names allow that."""
+    def trial(self, part: Part, case: Case) -> tuple[Specimen, list[Answer | Outcome]]:
+        """Build a model, put hidden weights in it and call it. Raises Stopped when it does not build."""
+        return next(self.series(part, [case]))
+
+    def series(self, part: Part, cases: Sequence[Case]) -> Iterator[tuple[Specimen, list[Answer | Outcome]]]:
+        """Make a trial of each case in turn, many in one request where the part's names allow that.
+
+        Raises Stopped where a model does not build.
+        """
         how = self.approach(part)
-        if part.name not in self._slow and not how.renamed:
-            shapes = self.shapes(part, sizes.config)
-            weights = self._drawn(shapes, purpose, scale)
-            model, answers = self.student.trial(
-                part, sizes.config, weights, calls, stand_ins=how.stand_ins, interface=how.interface, keep=keep
-            )
-            names = exact(model, shapes)
-            specimen = Specimen(part, sizes, model, names, shapes, weights)
-            if self._as_contracted(specimen):
-                return specimen, answers
-            self._slow.add(part.name)
-        specimen = self.specimen(part, sizes, purpose, scale=scale)
-        answers = [self.student.attempt(part, specimen.model, call) for call in calls]
+        for batch in batches(cases):
+            if part.name in self._slow or how.renamed:
+                yield from (self._one_by_one(part, case) for case in batch)
+                continue
+            shapes = [self.shapes(part, case.sizes.config) for case in batch]
+            weights = [self._drawn(s, case.purpose, case.scale) for s, case in zip(shapes, batch, strict=True)]
+            trials = [
+                Trial(case.sizes.config, drawn, case.calls, keep=case.keep)
+                for case, drawn in zip(batch, weights, strict=True)
+            ]
+            tried = self.student.trials(part, trials, stand_ins=how.stand_ins, interface=how.interface)
+            for case, shape, drawn, result in zip(batch, shapes, weights, tried, strict=True):
+                if isinstance(result, Outcome):
+                    raise Stopped(result)
+                model, answers = result
+                specimen = Specimen(part, case.sizes, model, exact(model, shape), shape, drawn)
+                if part.name not in self._slow and self._as_contracted(specimen):
+                    yield specimen, answers
+                else:
+                    self._slow.add(part.name)
+                    yield self._one_by_one(part, case)
+
+    def _one_by_one(self, part: Part, case: Case) -> tuple[Specimen, list[Answer | Outcome]]:
+        specimen = self.specimen(part, case.sizes, case.purpose, scale=case.scale)
+        answers = [self.student.attempt(part, specimen.model, call) for call in case.calls]
         return specimen, [_in_contract_names(specimen, answer) for answer in answers]
 
     def fresh(
-        self, part: Part, sizes: Sizes, calls: Sequence[Call], *, dtype: str = "float32"
+        self, part: Part, sizes: Sizes, calls: Sequence[Call], *, dtype: str = "float32", keep: bool = False
     ) -> tuple[Model, list[Answer | Outcome]]:
-        """Build a model and call it with the weights that it starts from."""
+        """Build a model and call it with the weights that it starts from. Raises Stopped when it does not build."""
+        return self._started(part, [Trial(sizes.config, {}, calls, dtype, keep)])[0]()
+
+    def fresh_series(self, part: Part, cases: Sequence[tuple[Sizes, Sequence[Call]]]) -> list[Started]:
+        """Do as `fresh` for several cases in one request; return functions that give, or raise, what each came to."""
+        return self._started(part, [Trial(sizes.config, {}, calls) for sizes, calls in cases])
+
+    def _started(self, part: Part, trials: Sequence[Trial]) -> list[Started]:
         how = self.approach(part)
-        return self.student.trial(
-            part, sizes.config, {}, calls, stand_ins=how.stand_ins, interface=how.interface, dtype=dtype
-        )
+        tried = self.student.trials(part, trials, stand_ins=how.stand_ins, interface=how.interface)
+        return [partial(_built, result) for result in tried]
 
     def refill(self, specimen: Specimen, weights: Mapping[str, Tensor]) -> Specimen:
         """Put other weights (contract names) into a specimen's model."""
@@ -344,6 +366,12 @@ class Exam:
             for p in model.parameters
             if p.name not in known and p.name.rsplit(".", 1)[-1] == "bias" and len(p.shape) == 1
         }
+
+
+def _built(result: tuple[Model, list[Answer | Outcome]] | Outcome) -> tuple[Model, list[Answer | Outcome]]:
+    if isinstance(result, Outcome):
+        raise Stopped(result)
+    return result
 
 
 def _in_contract_names(specimen: Specimen, answer: Answer | Outcome) -> Answer | Outcome:

@@ -16,7 +16,7 @@ from autograder.checks.outputs import (
     mixing,
     no_tensor,
     random_output,
-    value_sizes,
+    value_cases,
 )
 from autograder.checks.registry import Outcome, Stopped, check, failed, passed
 from autograder.checks.replies import Answer, Model
@@ -139,9 +139,13 @@ def _warn_of_position(exam: Exam, part: Part, model: Model, given: dict[str, Ten
 @check("gpt.lengths", needs=["shapes"])
 def it_takes_every_length(exam: Exam, part: Part) -> Outcome:
     """It takes every batch size and every length from 1 to block_size."""
-    for label, sizes in extremes(exam, part):
+    edges = extremes(exam, part)
+    results = exam.fresh_series(
+        part, [(sizes, [Call(exam.inputs(part, sizes, f"gpt {label}"))]) for label, sizes in edges]
+    )
+    for (label, sizes), result in zip(edges, results, strict=True):
         try:
-            _, (answer,) = exam.fresh(part, sizes, [Call(exam.inputs(part, sizes, f"gpt {label}"))])
+            _, (answer,) = result()
             problem = _wrong_answer(exam, part, sizes, must(answer), False)
         except Stopped as stopped:
             problem = stopped.outcome
@@ -166,10 +170,10 @@ def _warn_of_too_long(exam: Exam, part: Part) -> None:
 def logits_are_right(exam: Exam, part: Part) -> Outcome:
     """Its logits equal the reference's under hidden weights: tables, positions, every block, final norm, head."""
     worst = 0.0
-    for trial, sizes in enumerate(value_sizes(exam, part)):
-        inputs = exam.inputs(part, sizes, f"gpt values {trial}")
-        call = Call(inputs)
-        specimen, (answer,) = exam.trial(part, sizes, f"gpt values {trial}", [call])
+    cases = value_cases(exam, part)
+    for trial, (case, (specimen, (answer,))) in enumerate(zip(cases, exam.series(part, cases), strict=True)):
+        call = case.calls[0]
+        inputs = call.inputs
         expected = exam.expect(specimen, inputs).outputs[0]
         assert expected is not None
         output = answered(exam, part, trial, answer)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from torch import Tensor
 
 from autograder.checks.evidence import GRADIENT_TOLERANCE, compare, margin, table
@@ -9,6 +11,7 @@ from autograder.checks.exam import HEAD, TABLE, Exam, Specimen
 from autograder.checks.outputs import LARGE, draw_targets
 from autograder.checks.registry import Outcome, Stopped, check, failed, passed
 from autograder.checks.replies import Answer
+from autograder.checks.series import Case
 from autograder.checks.student import Call, must
 from autograder.oracle.cases import Sizes
 from autograder.oracle.reference import Expected
@@ -22,32 +25,31 @@ CUT = "No detach(), .item() or .data on the way to the loss."
 def gradients_reach_everything(exam: Exam, part: Part) -> Outcome:
     """Gradients of the input and of every parameter are right."""
     label, draw = f"{part.name} gradients", exam.draws.sizes
-    outcome = passed()
-    for trial, sizes in enumerate(
-        (
-            draw(label, n_head=3),
-            draw(f"{label} long", length=290, block_size=300, n_head=1, head_dim=4, batch=1),
-            draw(f"{label} rows", batch=70, length=4),
+    cases = [
+        _case(exam, part, sizes, f"{label} {trial}")
+        for trial, sizes in enumerate(
+            (
+                draw(label, n_head=3),
+                draw(f"{label} long", length=290, block_size=300, n_head=1, head_dim=4, batch=1),
+                draw(f"{label} rows", batch=70, length=4),
+            )
         )
-    ):
-        outcome = _gradients_at(exam, part, sizes, f"{label} {trial}")
-        if outcome.verdict is not Verdict.PASSED:
-            return outcome
+    ]
+    outcome = passed()
+    for case, (specimen, answers) in zip(cases, exam.series(part, cases), strict=True):
+        inputs = case.calls[0].inputs
+        expected = exam.expect(specimen, inputs, cotangent=case.calls[0].cotangent)
+        for answer in answers:
+            outcome = compare_gradients(exam, specimen, must(answer), expected, inputs)
+            if outcome.verdict is not Verdict.PASSED:
+                return outcome
     return _overflow(exam, part) or outcome
 
 
-def _gradients_at(exam: Exam, part: Part, sizes: Sizes, purpose: str) -> Outcome:
+def _case(exam: Exam, part: Part, sizes: Sizes, purpose: str) -> Case:
     inputs = exam.inputs(part, sizes, purpose)
     cotangent = exam.draws.normal(f"{purpose} cotangent", tuple(inputs["x"].shape))
-    calls = [Call(inputs, cotangent=cotangent, train=train) for train in (True, False)]
-    specimen, answers = exam.trial(part, sizes, purpose, calls, keep=False)
-    expected = exam.expect(specimen, inputs, cotangent=cotangent)
-    outcome = passed()
-    for answer in answers:
-        outcome = compare_gradients(exam, specimen, must(answer), expected, inputs)
-        if outcome.verdict is not Verdict.PASSED:
-            return outcome
-    return outcome
+    return Case(sizes, purpose, [Call(inputs, cotangent=cotangent, train=train) for train in (True, False)])
 
 
 def _overflow(exam: Exam, part: Part) -> Outcome | None:
@@ -56,7 +58,7 @@ def _overflow(exam: Exam, part: Part) -> Outcome | None:
     inputs = exam.inputs(part, sizes, f"{part.name} overflow", LARGE)
     cotangent = exam.draws.normal(f"{part.name} overflow cotangent", tuple(inputs["x"].shape))
     call = Call(inputs, cotangent=cotangent, train=True)
-    _, (given,) = exam.trial(part, sizes, f"{part.name} overflow", [call], keep=False)
+    _, (given,) = exam.trial(part, Case(sizes, f"{part.name} overflow", [call]))
     answer = must(given)
     bad = [name for name, gradient in answer.gradients.items() if not bool(gradient.isfinite().all())]
     if not bad:
@@ -76,7 +78,7 @@ def loss_gradients_are_right(exam: Exam, part: Part) -> Outcome:
         inputs = exam.inputs(part, sizes, "gpt gradients")
         cotangent = exam.draws.normal("gpt cotangent", (sizes.batch, sizes.length, sizes.config["vocab_size"]))
         call = Call(inputs, cotangent=cotangent, train=train)
-        specimen, (given,) = exam.trial(part, sizes, "gpt gradients", [call])
+        specimen, (given,) = exam.trial(part, Case(sizes, "gpt gradients", [call], keep=True))
         expected = exam.expect(specimen, inputs, cotangent=cotangent)
         outcome = compare_gradients(exam, specimen, _joined(specimen, must(given)), expected, inputs)
         if outcome.verdict is not Verdict.PASSED:
@@ -128,7 +130,7 @@ def compare_gradients(
     specimen: Specimen,
     answer: Answer,
     right: Expected,
-    inputs: dict[str, Tensor],
+    inputs: Mapping[str, Tensor],
 ) -> Outcome:
     """Compare every gradient; a tensor that the student lacks is another check's business.
 

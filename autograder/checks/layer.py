@@ -13,10 +13,11 @@ from autograder.checks.outputs import (
     first_output,
     mixing,
     random_output,
-    value_sizes,
-    wrong_output,
+    value_cases,
+    wrong_outputs,
 )
 from autograder.checks.registry import Outcome, Stopped, check, failed, passed
+from autograder.checks.series import Case
 from autograder.checks.student import Call, must
 from autograder.track import Part
 from autograder.verdict import Verdict
@@ -84,9 +85,9 @@ def it_builds(exam: Exam, part: Part) -> Outcome:
 @check("attention.shapes", "mlp.shapes", "block.shapes", needs=["builds"])
 def it_keeps_the_shape(exam: Exam, part: Part) -> Outcome:
     """(B, T, C) in, (B, T, C) out."""
-    for trial in range(2):
-        sizes = exam.draws.sizes(f"{part.name} shapes {trial}")
-        problem = wrong_output(exam, part, sizes, f"{part.name} shapes {trial}")
+    purposes = [f"{part.name} shapes {trial}" for trial in range(2)]
+    for wrong in wrong_outputs(exam, part, [(exam.draws.sizes(purpose), purpose) for purpose in purposes]):
+        problem = wrong()
         if problem is not None:
             return problem
     return passed()
@@ -95,9 +96,11 @@ def it_keeps_the_shape(exam: Exam, part: Part) -> Outcome:
 @check("attention.sizes", "mlp.sizes", "block.sizes", needs=["shapes"])
 def it_takes_every_size(exam: Exam, part: Part) -> Outcome:
     """It takes every batch size and every length from 1 to block_size."""
-    for label, sizes in extremes(exam, part):
+    edges = extremes(exam, part)
+    results = wrong_outputs(exam, part, [(sizes, f"{part.name} {label}") for label, sizes in edges])
+    for (label, _), wrong in zip(edges, results, strict=True):
         try:
-            problem = wrong_output(exam, part, sizes, f"{part.name} {label}")
+            problem = wrong()
         except Stopped as stopped:
             problem = stopped.outcome
         if problem is not None:
@@ -111,10 +114,10 @@ def it_takes_every_size(exam: Exam, part: Part) -> Outcome:
 def it_gives_the_right_numbers(exam: Exam, part: Part) -> Outcome:
     """Its output equals the reference's under hidden weights and inputs."""
     worst = 0.0
-    for trial, sizes in enumerate(value_sizes(exam, part)):
-        inputs = exam.inputs(part, sizes, f"{part.name} values {trial}")
-        call = Call(inputs)
-        specimen, (answer,) = exam.trial(part, sizes, f"{part.name} values {trial}", [call])
+    cases = value_cases(exam, part)
+    for trial, (case, (specimen, (answer,))) in enumerate(zip(cases, exam.series(part, cases), strict=True)):
+        call = case.calls[0]
+        inputs = call.inputs
         expected = exam.expect(specimen, inputs)
         output = answered(exam, part, trial, answer)
         if output is None:
@@ -141,7 +144,7 @@ def _large(exam: Exam, part: Part) -> Outcome | None:
     """Compare under inputs twenty times as large: right code stays finite, and nothing is clipped."""
     sizes = exam.draws.sizes(f"{part.name} large", length=7)
     inputs = exam.inputs(part, sizes, f"{part.name} large", LARGE)
-    specimen, (answer,) = exam.trial(part, sizes, f"{part.name} large", [Call(inputs)])
+    specimen, (answer,) = exam.trial(part, Case(sizes, f"{part.name} large", [Call(inputs)]))
     expected = exam.expect(specimen, inputs).outputs[0]
     output = first_output(exam, part, must(answer))
     difference = compare(output, _tensor(expected), LARGE_TOLERANCE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -12,7 +13,8 @@ from autograder.checks.evidence import compare, describe_difference, numbers, sa
 from autograder.checks.exam import HEAD, TABLE, Exam, Specimen
 from autograder.checks.outputs import draw_targets, first_output, unchanged
 from autograder.checks.registry import Outcome, check, failed, passed
-from autograder.checks.replies import Model
+from autograder.checks.replies import Answer, Model
+from autograder.checks.series import Case
 from autograder.checks.student import Call, must
 from autograder.oracle.cases import Sizes
 from autograder.track import Part
@@ -30,29 +32,38 @@ SAME_LOSS = 2e-5
 @check("gpt.loss", needs=["shapes"])
 def loss_is_mean_cross_entropy(exam: Exam, part: Part) -> Outcome:
     """Its loss is the mean cross-entropy over all positions, and None without targets."""
+    cases = []
     for trial, (sizes, spoken) in enumerate(_loss_sizes(exam)):
         purpose = f"loss {trial}"
         inputs = exam.inputs(part, sizes, purpose)
         targets = draw_targets(exam, sizes, purpose)
         if spoken:
             targets = torch.tensor(spoken).expand_as(targets).contiguous()
-        specimen, (first,) = exam.trial(part, sizes, purpose, [Call(inputs)])
+        cases.append(Case(sizes, purpose, [Call(inputs), *_with_targets(inputs, targets)], keep=True))
+    specimens = []
+    for case, (specimen, (first, *others)) in zip(cases, exam.series(part, cases), strict=True):
+        specimens.append(specimen)
         if must(first).second is not None:
             return failed(
                 "Without targets forward does not return (logits, None).",
                 "loss = None, unless targets is not None.",
                 usable=True,
             )
-        problem = _wrong_with_targets(exam, specimen, inputs, targets)
+        problem = _wrong_with_targets(exam, specimen, case.calls[1:], others)
         if problem is not None:
             return problem
-        if trial == 0 and HEAD in specimen.weights:
-            loud = {name: specimen.weights[name] * LOUD for name in (TABLE, HEAD) if name in specimen.weights}
-            specimen = exam.refill(specimen, specimen.weights | loud)
-            problem = _wrong_with_targets(exam, specimen, inputs, targets)
-            if problem is not None:
-                return replace(problem, message=f"With logits in the hundreds: {problem.message}")
-    return passed()
+    return _wrong_when_loud(exam, specimens[0], cases[0]) or passed()
+
+
+def _wrong_when_loud(exam: Exam, specimen: Specimen, case: Case) -> Outcome | None:
+    if HEAD not in specimen.weights:
+        return None
+    loud = {name: specimen.weights[name] * LOUD for name in (TABLE, HEAD) if name in specimen.weights}
+    specimen = exam.refill(specimen, specimen.weights | loud)
+    calls = case.calls[1:]
+    answers = exam.student.attempts(specimen.part, specimen.model, calls)
+    problem = _wrong_with_targets(exam, specimen, calls, answers)
+    return problem and replace(problem, message=f"With logits in the hundreds: {problem.message}")
 
 
 def _loss_sizes(exam: Exam) -> list[tuple[Sizes, list[int]]]:
@@ -72,15 +83,21 @@ def _loss_sizes(exam: Exam) -> list[tuple[Sizes, list[int]]]:
     ]
 
 
-def _wrong_with_targets(exam: Exam, specimen: Specimen, inputs: dict[str, Tensor], targets: Tensor) -> Outcome | None:
-    """Compare what the model gives with targets, in both modes, with what it gives without, and with the true loss."""
-    part, model = specimen.part, specimen.model
+def _with_targets(inputs: dict[str, Tensor], targets: Tensor) -> list[Call]:
+    """Return calls without and with targets, in both modes; the first, with other numbers, may not show in the rest."""
     given = {**inputs, "targets": targets}
-    # The first call, with other numbers, may not show in those that follow.
     calls = [Call({**inputs, "targets": targets.flip(0)}, keywords=["targets"], train=True)]
     for train in (False, True):
         calls += [Call(inputs, train=train), Call(given, keywords=["targets"], observe=True, train=train)]
-    answers = exam.student.attempts(part, model, calls)
+    return calls
+
+
+def _wrong_with_targets(
+    exam: Exam, specimen: Specimen, calls: Sequence[Call], answers: Sequence[Answer | Outcome]
+) -> Outcome | None:
+    """Compare what the model gives with targets, in both modes, with what it gives without, and with the true loss."""
+    part, model = specimen.part, specimen.model
+    inputs, targets = calls[1].inputs, calls[2].inputs["targets"]
     for train in (False, True):
         mode = "train" if train else "eval"
         plain, at = must(answers[2 * train + 1]), 2 * train + 2
@@ -132,7 +149,7 @@ class _Loss:
 
 
 def _wrong_loss(
-    exam: Exam, specimen: Specimen, inputs: dict[str, Tensor], logits: Tensor, loss: float, targets: Tensor
+    exam: Exam, specimen: Specimen, inputs: Mapping[str, Tensor], logits: Tensor, loss: float, targets: Tensor
 ) -> Outcome | None:
     """Compare with the cross-entropy of the student's own logits; of the reference's when those are no logits."""
     if _equal(loss, cross_entropy(logits, targets)):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from torch import Tensor
 
 from autograder.checks.evidence import same, shape_text
-from autograder.checks.exam import Exam, Specimen
+from autograder.checks.exam import Exam, Specimen, Started
 from autograder.checks.registry import Outcome, Stopped, failed
 from autograder.checks.replies import Answer
+from autograder.checks.series import Case
 from autograder.checks.student import Call, must
 from autograder.oracle.cases import Sizes
 from autograder.track import Part
@@ -57,6 +60,15 @@ def value_sizes(exam: Exam, part: Part) -> list[Sizes]:
         draw(f"{label} 9", n_head=2, head_dim=81, length=9, n_layer=1),
         draw(f"{label} 10", n_head=6, head_dim=64, length=10, n_layer=1, batch=2),
     ]
+
+
+def value_cases(exam: Exam, part: Part) -> list[Case]:
+    """Return a case of each of those sizes; its model stays, to be asked again where it is wrong."""
+    cases = []
+    for trial, sizes in enumerate(value_sizes(exam, part)):
+        purpose = f"{part.name} values {trial}"
+        cases.append(Case(sizes, purpose, [Call(exam.inputs(part, sizes, purpose))], keep=True))
+    return cases
 
 
 def first_output(exam: Exam, part: Part, answer: Answer, *, any_shape: bool = False) -> Tensor:
@@ -132,10 +144,17 @@ def unchanged(after: Tensor, before: Tensor) -> bool:
     return after.shape == before.shape and bool(((after == before) | ((after != after) & (before != before))).all())
 
 
-def wrong_output(exam: Exam, part: Part, sizes: Sizes, purpose: str) -> Outcome | None:
-    """Say what is wrong with what a fresh layer gives, but for its numbers."""
-    inputs = exam.inputs(part, sizes, purpose)
-    _, (given,) = exam.fresh(part, sizes, [Call(inputs)])
+def wrong_outputs(exam: Exam, part: Part, cases: Sequence[tuple[Sizes, str]]) -> Iterator[Callable[[], Outcome | None]]:
+    """Yield for each size and purpose a function that says what is wrong with what a fresh layer gives, but for its
+    numbers, or raises Stopped."""
+    inputs = [exam.inputs(part, sizes, purpose) for sizes, purpose in cases]
+    results = exam.fresh_series(part, [(sizes, [Call(x)]) for (sizes, _), x in zip(cases, inputs, strict=True)])
+    for result, given in zip(results, inputs, strict=True):
+        yield partial(_wrong_output, exam, part, given, result)
+
+
+def _wrong_output(exam: Exam, part: Part, inputs: dict[str, Tensor], result: Started) -> Outcome | None:
+    _, (given,) = result()
     answer = must(given)
     if answer.sequence:
         return failed(f"{part.class_name}.forward returns a tuple, not a tensor.", "Return y alone.")

@@ -225,9 +225,18 @@ def read_arguments(data: dict[str, Any]) -> list[str] | None:
 
 
 def split_answers(reply: Reply, count: int) -> list[Reply]:
-    """Return the replies to the `count` calls of a trial, each with its own tensors."""
+    """Return the replies to the `count` calls of a model, each with its own tensors."""
+    return _split(reply, "answers", count)
+
+
+def split_trials(reply: Reply, count: int) -> list[Reply]:
+    """Return the replies to `count` trials, each with its own tensors."""
+    return _split(reply, "trials", count)
+
+
+def _split(reply: Reply, kind: str, count: int) -> list[Reply]:
     with sensible():
-        answers = [dict(answer) for answer in reply.data["answers"]]
+        answers = [dict(answer) for answer in reply.data[kind]]
         if len(answers) != count:
             raise ValueError
         prefixes = [f"{number}/" for number in range(count)]

@@ -25,6 +25,7 @@ from autograder.checks.replies import (
     read_parameters,
     sensible,
     split_answers,
+    split_trials,
 )
 from autograder.oracle.cases import Config, places
 from autograder.probe.client import Probe, ProbeFailure, Reply
@@ -74,6 +75,17 @@ class Call:
     @property
     def tensors(self) -> dict[str, Tensor]:
         return dict(self.inputs) | ({} if self.cotangent is None else {"cotangent": self.cotangent})
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A model to build, the weights to load into it by the student's names, and the calls to make of it."""
+
+    config: Config
+    weights: Mapping[str, Tensor]
+    calls: Sequence[Call]
+    dtype: str = "float32"
+    keep: bool = False  # whether the model stays, for more calls
 
 
 class Student:
@@ -249,30 +261,34 @@ class Student:
         answers = zip(calls, split_answers(reply, len(calls)), strict=True)
         return [self._answered(part, model, call, one) for call, one in answers]
 
-    def trial(
+    def trials(
         self,
         part: Part,
-        config: Config,
-        weights: Mapping[str, Tensor],
-        calls: Sequence[Call],
+        trials: Sequence[Trial],
         *,
         stand_ins: StandIns = "classes",
-        dtype: str = "float32",
         interface: str = "config",
-        keep: bool = True,
-    ) -> tuple[Model, list[Answer | Outcome]]:
-        """Build a model, load `weights` by the student's names, and call it, all in one request.
+    ) -> list[tuple[Model, list[Answer | Outcome]] | Outcome]:
+        """Make several trials in one request.
 
-        Returns the model (freed already without `keep`) and what each call gave. Raises Stopped when it does not build.
+        Returns of each its model and what each call gave, or why it cannot be built.
         """
-        tensors = {f"w/{name}": value for name, value in weights.items()} | _tensors(calls)
-        build = self._build_request(part, config, stand_ins, dtype, interface)
-        reply = self._ask("trial", {"build": build, "keep": keep, **_requests(calls)}, tensors)
-        model = self._built(part, config, reply.data)
+        requests: list[dict[str, Any]] = []
+        tensors: dict[str, Tensor] = {}
+        for number, trial in enumerate(trials):
+            build = self._build_request(part, trial.config, stand_ins, trial.dtype, interface)
+            requests.append({"build": build, "keep": trial.keep, **_requests(trial.calls)})
+            tensors |= {f"{number}/w/{name}": value for name, value in trial.weights.items()}
+            tensors |= {f"{number}/{name}": value for name, value in _tensors(trial.calls).items()}
+        replies = split_trials(self._ask("trials", {"trials": requests}, tensors), len(trials))
+        return [self._tried(part, trial, reply) for trial, reply in zip(trials, replies, strict=True)]
+
+    def _tried(self, part: Part, trial: Trial, reply: Reply) -> tuple[Model, list[Answer | Outcome]] | Outcome:
+        model = self._built(part, trial.config, reply.data)
         if isinstance(model, Outcome):
-            raise Stopped(model)
-        parts = split_answers(reply, len(calls))
-        return model, [self._answered(part, model, call, one) for call, one in zip(calls, parts, strict=True)]
+            return model
+        replies = split_answers(reply, len(trial.calls))
+        return model, [self._answered(part, model, call, one) for call, one in zip(trial.calls, replies, strict=True)]
 
     @staticmethod
     def _answered(part: Part, model: Model, call: Call, reply: Reply) -> Answer | Outcome:

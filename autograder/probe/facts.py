@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -10,6 +11,8 @@ import numpy
 import torch
 from torch import Tensor, nn
 
+#: torch.manual_seed would also prepare for GPUs that are not there, a millisecond each time.
+GENERATOR = torch.default_generator
 #: The default model has 78 named tensors.
 MAX_PARAMETERS = 600
 #: Larger outputs are not sent back: the largest honest one is a few MB.
@@ -101,6 +104,19 @@ def random_state() -> tuple[object, ...]:
     """Return the state of every global generator that a forward might draw from."""
     name, keys, *rest = numpy.random.get_state(legacy=True)
     return random.getstate(), name, numpy.asarray(keys).tobytes(), *rest, torch.get_rng_state().numpy().tobytes()
+
+
+def seeded(seed: int) -> tuple[object, ...]:
+    """Seed every global generator; return the state in which that leaves them."""
+    GENERATOR.manual_seed(seed)
+    random.seed(seed)
+    numpy.random.seed(seed % 2**32)
+    return _state_after(seed)
+
+
+@functools.lru_cache(maxsize=32)
+def _state_after(seed: int) -> tuple[object, ...]:  # the same for the same seed, and slow to read
+    return random_state()
 
 
 def held_tensors(model: nn.Module) -> Iterator[Tensor]:

@@ -118,7 +118,7 @@ def _integer(digits: str) -> int:
 
 
 def _check_depth(text: bytes, value: Any) -> None:
-    """Refuse `value`, written as `text`, when it nests too deeply. Brackets that pair off in the text show it quickly."""
+    """Refuse `value`, written as `text`, when it nests too deeply: brackets that pair off soon do not."""
     brackets = text.translate(None, _NO_BRACKETS)
     for _ in range(MAX_DEPTH):
         if not brackets:

@@ -7,12 +7,10 @@ grader decides. Student code runs in the same process, so every reply is a claim
 from __future__ import annotations
 
 import contextlib
-import random
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
-import numpy
 import torch
 from torch import Tensor, nn
 
@@ -27,22 +25,31 @@ from autograder.probe.constructing import (
     uninitialised,
 )
 from autograder.probe.devices import DeviceWatch
-from autograder.probe.facts import changed, describe, fingerprint, gradients, held_tensors, outputs, random_state
+from autograder.probe.facts import (
+    GENERATOR,
+    changed,
+    describe,
+    fingerprint,
+    gradients,
+    held_tensors,
+    outputs,
+    random_state,
+    seeded,
+)
 from autograder.probe.faults import describe_exception
 from autograder.probe.functions import call_functions
 from autograder.probe.loading import Loaded, Substitutes, load_tree
+from autograder.probe.standing_in import place, standing_in
 from autograder.probe.standins import standin_class
 from autograder.probe.watch import Snapshot, Watch, snapshot
 
 Result = tuple[dict[str, Any], dict[str, Tensor]]
 
-#: torch.manual_seed would also prepare for GPUs that are not there, a millisecond each time.
-_GENERATOR = torch.default_generator
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
 #: To look at every function of the libraries costs as much as a small model: once for each class, then now and then.
-LOOK_EVERY = 24
+LOOK_EVERY = 20
 
 
 class StudentFault(Exception):
@@ -60,13 +67,6 @@ def student_code(stage: str) -> Iterator[None]:
         yield
     except BaseException as error:  # SystemExit and KeyboardInterrupt in a forward are the student's too
         raise StudentFault(stage, error) from None
-
-
-def _place(model: nn.Module, path: str, module: nn.Module) -> None:
-    """Put `module` where the model has a sub-module now. Raises AttributeError when there is none."""
-    nn.Module.get_submodule(model, path)
-    parent, _, name = path.rpartition(".")
-    nn.Module.__setattr__(nn.Module.get_submodule(model, parent), name, module)
 
 
 def refuse(*_: Any, **__: Any) -> None:
@@ -102,7 +102,6 @@ class Workbench:
         self._expected: dict[str, int] = {}
         self._models: dict[int, nn.Module] = {}
         self._held: dict[int, dict[int, nn.Parameter]] = {}  # a model's parameters by their ids, as it was built
-        self._states: dict[int, tuple[object, ...]] = {}  # of the random generators, by the seed
         self._kept: Tensor | None = None  # what the last call returned: a later call may not change it
         self._next = 0
         self._handled = 0  # requests
@@ -114,7 +113,7 @@ class Workbench:
             "load": self._load,
             "config": self._config,
             "build": self._build,
-            "trial": self._trial,
+            "trials": self._trials,
             "weights": self._weights,
             "call": self._call,
             "calls": self._calls,
@@ -126,13 +125,13 @@ class Workbench:
         try:
             data, out = operations[op](args, tensors)
         except StudentFault as fault:
-            data, out = {"error": describe_exception(fault.error, self._tree, fault.stage).to_json()}, {}
+            data, out = self._fault(fault), {}
         kind = (op, args.get("cls", args.get("name")))
         self._handled += 1
         if (op in ("load", "build", "functions") and kind not in self._inspected) or self._handled % LOOK_EVERY == 0:
             self._inspected.add(kind)
             self._watch.inspect()
-        elif op in ("config", "build", "trial", "call", "calls", "functions"):
+        elif op in ("config", "build", "trials", "call", "calls", "functions"):
             self._watch.glance()
         data["watch"] = {
             "tampering": self._watch.tampering,
@@ -140,6 +139,9 @@ class Workbench:
             "notices": self._watch.notices,
         }
         return data, out
+
+    def _fault(self, fault: StudentFault) -> dict[str, Any]:
+        return {"error": describe_exception(fault.error, self._tree, fault.stage).to_json()}
 
     # -- load ---------------------------------------------------------------------------------------------------------
 
@@ -179,14 +181,16 @@ class Workbench:
         weights need no values), stand_ins (class -> kind: put in the class's place before
         the model is built), placed (sub-module path -> kind: put there after it was built).
         """
-        _GENERATOR.manual_seed(args["seed"])
+        GENERATOR.manual_seed(args["seed"])
         cls = self._class(args["cls"])
         config, origin = make_config(self._class(self._config_class), args["config"])
         built: list[str] = []
         width = int(args["config"]["n_embd"])
         self._expected = dict(args["config"])
         counted = uninitialised() if args.get("counted") else contextlib.nullcontext()
-        with self._stand_ins(args.get("stand_ins", {}), built, width), student_code("build"), counted:
+        assert self._loaded is not None, "load comes first"
+        replaced = standing_in(self._loaded, args.get("stand_ins", {}), built, width, self._expected)
+        with replaced, student_code("build"), counted:
             try:
                 if args.get("interface") == "keywords":
                     model = cls(**plain_arguments(cls, args["config"]))
@@ -208,7 +212,7 @@ class Workbench:
             return {"no_super_init": True}, {}
         for path, kind in args.get("placed", {}).items():
             with student_code("build"):
-                _place(model, path, standin_class(kind, kind, built, width)())
+                place(model, path, standin_class(kind, kind, built, width)())
         odd = [
             f"{name[:100]} is {str(p.dtype).removeprefix('torch.')}"
             for name, p in nn.Module.named_parameters(model)
@@ -219,7 +223,7 @@ class Workbench:
             nn.Module.to(model, dtype=dtype)
         self._models[self._next] = model
         self._next += 1
-        replaced, hidden = replaced_methods(model)
+        own, hidden = replaced_methods(model)
         facts = {
             "handle": self._next - 1,
             "config_origin": origin,
@@ -229,7 +233,7 @@ class Workbench:
             "misled": sorted({line for line in built if line})[:3],
             "odd": odd[:3],
             "shared": self._shared(self._next - 1, model),
-            "replaced": replaced,
+            "replaced": own,
             "hidden": hidden,
         }
         return {**facts, **describe(model, bool(args.get("look")))}, {}
@@ -240,6 +244,23 @@ class Workbench:
         shared = any(mine.keys() & held.keys() for held in self._held.values())
         self._held[handle] = mine
         return shared
+
+    def _trials(self, args: dict[str, Any], tensors: dict[str, Tensor]) -> Result:
+        """Make several trials in one request. The tensors of trial k arrive as "k/...", and so do its outputs.
+
+        A constructor that raises ends its own trial, and none of the others.
+        """
+        facts: list[dict[str, Any]] = []
+        out: dict[str, Tensor] = {}
+        for number, trial in enumerate(args["trials"]):
+            self._watch.glance()
+            try:
+                data, found = self._trial(trial, _under(f"{number}/", tensors))
+            except StudentFault as fault:
+                data, found = self._fault(fault), {}
+            facts.append(data)
+            out |= {f"{number}/{name}": value for name, value in found.items()}
+        return {"trials": facts}, out
 
     def _trial(self, args: dict[str, Any], tensors: dict[str, Tensor]) -> Result:
         """Build a model, give it weights, call it: one request for what takes three or more.
@@ -258,15 +279,15 @@ class Workbench:
         return {**data, **answers}, out
 
     def _calls(self, args: dict[str, Any], tensors: dict[str, Tensor]) -> Result:
-        """Make several calls of one model, as `trial` does; the watch looks in between."""
+        """Make several calls of one model; the watch puts torch's settings right in between."""
         answers: list[dict[str, Any]] = []
         out: dict[str, Tensor] = {}
         for number, call in enumerate(args["calls"]):
-            self._watch.glance()
+            self._watch.restore()
             try:
                 answer, found = self._call({**call, "handle": args["handle"]}, _under(f"{number}/", tensors))
             except StudentFault as fault:
-                answer, found = {"error": describe_exception(fault.error, self._tree, fault.stage).to_json()}, {}
+                answer, found = self._fault(fault), {}
             answers.append(answer)
             out |= {f"{number}/{name}": value for name, value in found.items()}
         return {"answers": answers}, out
@@ -274,26 +295,6 @@ class Workbench:
     def _class(self, name: str) -> Any:
         assert self._loaded is not None, "load comes first"
         return self._loaded.classes.get(name) or self._loaded.substitutes[name]
-
-    @contextlib.contextmanager
-    def _stand_ins(self, kinds: dict[str, str], built: list[str], width: int) -> Iterator[None]:
-        """Put stand-ins in place of the student's classes, wherever the submission's modules refer to them."""
-        assert self._loaded is not None
-        undo: list[tuple[Any, str, Any]] = []
-        for name, kind in kinds.items():
-            original = self._loaded.classes.get(name)
-            fake = standin_class(kind, name, built, width, self._expected)
-            for module in self._loaded.modules:
-                for key, value in list(vars(module).items()):
-                    # By name as well: a class may be there twice, once in its own file and once in model.py.
-                    if key == name or (original is not None and value is original):
-                        undo.append((module, key, value))
-                        setattr(module, key, fake)
-        try:
-            yield
-        finally:
-            for module, key, value in undo:
-                setattr(module, key, value)
 
     # -- use ----------------------------------------------------------------------------------------------------------
 
@@ -332,7 +333,7 @@ class Workbench:
         for parameter in nn.Module.parameters(model):
             parameter.grad = None
         before = fingerprint(model) if args.get("observe") else {}
-        state = self._seeded(args["seed"])
+        state = seeded(args["seed"])
         # Handed over as copies: a leaf that requires a gradient could not be changed in place, and changing it is a
         # fault that is to be seen, not an error.
         gradients_on = backward is not None or bool(args.get("grad"))
@@ -369,15 +370,6 @@ class Workbench:
         if args.get("observe"):
             out |= {f"after.{name}": value.detach() for name, value in handed.items() if name != "cotangent"}
         return data, out
-
-    def _seeded(self, seed: int) -> tuple[object, ...]:
-        """Seed every global generator; return the state in which that leaves them."""
-        _GENERATOR.manual_seed(seed)
-        random.seed(seed)
-        numpy.random.seed(seed % 2**32)
-        if seed not in self._states:
-            self._states[seed] = random_state()
-        return self._states[seed]
 
     def _backward(self, args: dict[str, Any], output: Any, given: dict[str, Tensor], out: dict[str, Tensor]) -> None:
         flat = list(output) if isinstance(output, tuple | list) else [output]

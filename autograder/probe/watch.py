@@ -74,6 +74,10 @@ class Watch:
         """
         self._take((self._intercepts.glance, self._settings.inspect))
 
+    def restore(self) -> None:
+        """Put back what would change how torch computes: for between two calls, which must not disturb each other."""
+        self._take((self._settings.inspect_torch,))
+
     def _take(self, steps: tuple[Callable[[Log], None], ...]) -> None:
         for step in steps:
             try:

@@ -61,13 +61,7 @@ class Settings:
 
     def inspect(self, log: Log) -> None:
         """Report and undo what was left changed; to be called outside any torch context of the caller's own."""
-        self._inspect_modes(log)
-        for setting, before in self._effects:
-            now = setting.read()
-            if now != before:
-                log.side_effect(f"The code leaves {setting.what} changed to {setting.shown(now)}.")
-                setting.write(before)
-        self._remove_modes()  # what is left of the default device
+        self.inspect_torch(log)
         self._inspect_python(log)
         for setting, before in self._surroundings:
             now = None
@@ -79,6 +73,16 @@ class Settings:
                     setting.write(before)
         self._inspect_environment(log)
         self._inspect_signals(log)
+
+    def inspect_torch(self, log: Log) -> None:
+        """As `inspect`, for what decides on torch's numbers alone."""
+        self._inspect_modes(log)
+        for setting, before in self._effects:
+            now = setting.read()
+            if now != before:
+                log.side_effect(f"The code leaves {setting.what} changed to {setting.shown(now)}.")
+                setting.write(before)
+        self._remove_modes()  # what is left of the default device
 
     def _numeric_settings(self) -> list[_Setting]:
         def enable_inference(mode: bool) -> None:

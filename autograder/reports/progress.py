@@ -33,11 +33,11 @@ def progress_table(track: Track, progress: Progress, *, ascii: bool, current: st
     table.add_column("first passed", no_wrap=True)
     for part in track.every:
         known = progress.part(part.name)
-        star = "*" if part.optional else " " if track.optional else ""
+        mark = "*" if part.optional else " " if track.optional else ""
         table.add_row(
             ">" if part.name == current else "",
             Text(part.name, style="bold" if part.name == current else ""),
-            f"{points(_best(part, known))} / {points(part.max_score)}{star}",
+            f"{points(_best(part, known))} / {points(part.max_score)}{mark}",
             now(known.verdict, ascii=ascii),
             str(min(known.attempts, _MOST_ATTEMPTS)),
             str(min(known.hints_used, _MOST_ATTEMPTS)),
