@@ -27,7 +27,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class _Source:
+class Source:
     """The source of one part."""
 
     part: Part
@@ -42,7 +42,7 @@ class _Source:
 def outputs(root: Path, track: Track) -> dict[Path, str]:
     """Return every generated file below `root` with its text. Raises AuthoringError; writes nothing."""
     found: dict[Path, str] = {}
-    for source in _sources(root, track):
+    for source in sources(root, track):
         found[root / "exercises" / source.part.file] = source.stub
         book = f"exercises/notebooks/{book_name(source.part)}"
         found[root / book] = with_colab(source.notebook(track, source.stub), book, repository(root))
@@ -51,7 +51,7 @@ def outputs(root: Path, track: Track) -> dict[Path, str]:
 
 def solved_notebooks(root: Path, track: Track) -> dict[str, str]:
     """Return the notebooks with our answers in the place of the stubs, by name. Raises AuthoringError."""
-    return {book_name(source.part): source.notebook(track, source.solution) for source in _sources(root, track)}
+    return {book_name(source.part): source.notebook(track, source.solution) for source in sources(root, track)}
 
 
 def book_name(part: Part) -> str:
@@ -99,9 +99,10 @@ def write_text(file: Path, text: str) -> None:
         raise AuthoringError(f"{file} cannot be written ({error.strerror}).") from error
 
 
-def _sources(root: Path, track: Track) -> list[_Source]:
+def sources(root: Path, track: Track) -> list[Source]:
+    """Return the source of each part, in course order. Raises AuthoringError."""
     folder = root / "solutions"
-    sources = []
+    found = []
     for part in track.every:
         page = part.file.removesuffix(".py") + ".md"
         solution, prose = _read(folder / part.file), _read(folder / page)
@@ -113,8 +114,8 @@ def _sources(root: Path, track: Track) -> list[_Source]:
         assert solution is not None and prose is not None
         _must_parse(solution, part.file)
         stub = stub_text(solution, f"solutions/{part.file}")
-        sources.append(_Source(part, solution, stub, read_prose(prose, f"solutions/{page}")))
-    return sources
+        found.append(Source(part, solution, stub, read_prose(prose, f"solutions/{page}")))
+    return found
 
 
 def _must_parse(solution: str, file: str) -> None:

@@ -51,11 +51,16 @@ def notebook_text(track: Track, part: Part, source: str, prose: Prose, file: str
 
     The same source gives the same bytes. Raises AuthoringError when it is not one text cell and one code cell.
     """
-    import nbformat
-
     cells = list(_cells(track, part, source, prose, file))
     for number, cell in enumerate(cells, 1):
         cell["id"] = f"{part.name}-{number}"
+    return book_text(cells)
+
+
+def book_text(cells: list[Any]) -> str:
+    """Return a notebook of `cells`, which have their ids, as JSON for our kernel."""
+    import nbformat
+
     book = nbformat.v4.new_notebook(
         cells=cells,
         metadata={
@@ -67,9 +72,9 @@ def notebook_text(track: Track, part: Part, source: str, prose: Prose, file: str
     return str(nbformat.writes(book, version=4)).rstrip("\n") + "\n"
 
 
-def _cells(track: Track, part: Part, source: str, prose: Prose, file: str) -> Iterator[Any]:
+def text_and_code(source: str, file: str) -> tuple[str, str]:
+    """Return the text (with its heading) and the code of a part in the percent format. Raises AuthoringError."""
     import jupytext
-    from nbformat.v4 import new_code_cell, new_markdown_cell
 
     found = jupytext.reads(source, fmt="py:percent").cells
     if [cell.cell_type for cell in found] != ["markdown", "code"] or not found[0].metadata.get("title"):
@@ -78,9 +83,16 @@ def _cells(track: Track, part: Part, source: str, prose: Prose, file: str) -> It
             f"{file}, line 1: not `# %% TITLE [markdown]`, then one `# %%` with the code, but: {kinds}."
         )
     text, code = found
-    yield new_markdown_cell(f"# {text.metadata['title']}\n\n{text.source}")
+    return f"# {text.metadata['title']}\n\n{text.source}", str(code.source)
+
+
+def _cells(track: Track, part: Part, source: str, prose: Prose, file: str) -> Iterator[Any]:
+    from nbformat.v4 import new_code_cell, new_markdown_cell
+
+    text, code = text_and_code(source, file)
+    yield new_markdown_cell(text)
     yield new_code_cell(_setup(track, part))
-    yield new_code_cell(code.source)
+    yield new_code_cell(code)
     if part.functions:
         shown = _CODE.search(prose.picture)
         if shown is None:

@@ -69,6 +69,28 @@ def stub_text(solution: str, file: str) -> str:
     return "\n".join(stub) + "\n"
 
 
+def task_text(solution: str, file: str) -> str:
+    """Return the solution, regions and all, with tasks that say TODO and how long our answer is, as in a stub.
+
+    Raises AuthoringError, as `stub_text` does.
+    """
+    stub_text(solution, file)
+    text: list[str] = []
+    lines = solution.splitlines()
+    for number, line in enumerate(lines, 1):
+        if line.strip() == BEGIN:
+            _mark_task(text, f"{file}, line {number}")
+            indent = line[: len(line) - len(line.lstrip())]
+            end = next(index for index in range(number, len(lines)) if lines[index].strip() == END)
+            text.append(f"{indent}# Ours takes {_length(lines[number:end])} lines.")
+        text.append(line)
+    return "\n".join(text) + "\n"
+
+
+def _length(lines: list[str]) -> int:
+    return sum(bool(line.strip()) and not line.strip().startswith("#") for line in lines)
+
+
 def _marker(line: str, where: str) -> str:
     """Return the marker that `line` is, or nothing. Raises AuthoringError for one that is misspelt."""
     text = line.strip()
@@ -92,7 +114,7 @@ def _mark_task(stub: list[str], where: str) -> None:
 def _unwritten(region: _Region, indent: str, class_name: str, method: str, where: str) -> list[str]:
     if indent != region.indent:
         raise AuthoringError(f"{where}: {END} is not indented like its {BEGIN} in line {region.line}.")
-    length = sum(bool(line.strip()) and not line.strip().startswith("#") for line in region.lines)
+    length = _length(region.lines)
     if not length:
         raise AuthoringError(f"{where}: the region that began in line {region.line} holds no code.")
     owner = f"{class_name}." if class_name else ""

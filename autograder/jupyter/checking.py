@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import secrets
 from functools import partial
 from pathlib import Path
 from types import FunctionType
+from typing import TYPE_CHECKING
 
 from autograder.hints import Hints, Ladder, load_hints
 from autograder.jupyter.cells import history
@@ -16,6 +18,9 @@ from autograder.progress import Progress, ProgressError, ProgressFile, holds_wor
 from autograder.reports.notebook import hint_html, hint_plain, note_html, report_html, report_text
 from autograder.track import Track, load_track
 from autograder.verdict import Report, Verdict
+
+if TYPE_CHECKING:
+    from autograder.sandbox import Nursery
 
 
 def check(*things: type | str, track: str = "gpt", seed: int | None = None) -> None:
@@ -45,7 +50,7 @@ def check(*things: type | str, track: str = "gpt", seed: int | None = None) -> N
     except KeyboardInterrupt:
         show(note_html("Interrupted: nothing was graded."), "Interrupted: nothing was graded.")
         return
-    _show(report, gathered, course, folder, asked)
+    show_report(report, gathered, course, folder, asked)
 
 
 def hint(thing: type | str | None = None, track: str = "gpt") -> None:
@@ -79,14 +84,16 @@ def part_of(thing: object, track: Track) -> tuple[str, str]:
     return "", f"There is no part {word!r}.{guess} The parts are: {known}."
 
 
-def grade_gathered(gathered: Gathered, track: Track, seed: int, asked: list[str]) -> Report:
-    """Grade in a sandbox that lives as long as this check. Our own failures become a report that says so."""
+def grade_gathered(
+    gathered: Gathered, track: Track, seed: int, asked: list[str], sandbox: Nursery | None = None
+) -> Report:
+    """Grade in `sandbox`, or one of its own. Our own failures become a report that says so."""
     from autograder.sandbox import Limits, Nursery
 
     limits = Limits()
     student = gathered.submission.student
     try:
-        with Nursery(limits) as nursery:
+        with contextlib.nullcontext(sandbox) if sandbox is not None else Nursery(limits) as nursery:
             nursery.start()  # its process imports torch while the next line may do the same here
             from autograder.grading import grade
 
@@ -98,7 +105,8 @@ def grade_gathered(gathered: Gathered, track: Track, seed: int, asked: list[str]
         return failure_report(student, track, seed, reason)
 
 
-def _show(report: Report, gathered: Gathered, track: Track, folder: Path, asked: list[str]) -> None:
+def show_report(report: Report, gathered: Gathered, track: Track, folder: Path, asked: list[str]) -> None:
+    """Show what was found about the parts in `asked` (all, when it is empty), and keep the progress."""
     progress, notices = _progress(folder, track, report)
     parts = [part for name, part in report.parts.items() if not asked or name in asked]
     hints = load_hints(track.name)
