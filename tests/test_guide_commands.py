@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import json
+import math
 import re
 import shlex
 import tomllib
@@ -12,6 +15,7 @@ from typing import Any
 import pytest
 import typer
 
+from autograder.capstone.presets import load_preset, preset_names
 from autograder.capstone.vocabulary import SHAKESPEARE
 from autograder.cli import app
 
@@ -19,8 +23,8 @@ from autograder.cli import app
 USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
 ROOT = Path(__file__).resolve().parent.parent
 GUIDE = sorted((ROOT / "workshop_guide").rglob("*.md"))
-PAGES = [*GUIDE, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
-PARTS = sorted((ROOT / "workshop_guide").glob("part[012]-*.md"))
+PAGES = [*GUIDE, *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md"))]
+PARTS = sorted((ROOT / "workshop_guide").glob("part*-*.md"))
 
 
 def name(path: Path) -> str:
@@ -115,6 +119,7 @@ def test_every_page_of_a_part_has_its_sections_a_picture_and_three_folded_answer
         "**How to check it.**",
         "**Common mistakes**",
         "**Test yourself**",
+        "**Further reading.**",
     ):
         assert heading in text, f"{name(page)} lacks {heading}"
     assert text.count("<details>") == text.count("</details>") == text.count("<summary>") == 3
@@ -127,6 +132,48 @@ def test_the_code_of_the_tokenization_page_does_what_it_says() -> None:
     exec(code, names)
     assert names["characters"] == SHAKESPEARE
     assert "assert" in code
+
+
+def test_every_sentence_that_the_capstone_quotes_is_one_that_the_trainer_says() -> None:
+    folder = ROOT / "autograder" / "capstone"
+    source = " ".join(re.sub(r'"\n\s*f?"', "", path.read_text(encoding="utf-8")) for path in folder.glob("*.py"))
+    quoted = re.findall(
+        r'\| "([^"|]+)" \|', (ROOT / "workshop_guide" / "part5-capstone.md").read_text(encoding="utf-8")
+    )
+    assert len(quoted) >= 5
+    assert [sentence for sentence in quoted if sentence not in source] == []
+
+
+def test_every_fence_of_a_page_is_of_a_known_kind_and_parses() -> None:
+    """Text and commands are for people; Python, TOML and JSON must be whole."""
+    parsers = {"python": ast.parse, "toml": tomllib.loads, "json": json.loads}
+    for page in PAGES:
+        for language, code in re.findall(
+            r"^```(\w*)\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+        ):
+            assert language in {*parsers, "text", "bash"}, f"{name(page)} has a fence of {language!r}"
+            code = "{" + code + "}" if language == "json" and not code.startswith("{") else code
+            parsers.get(language, str)(code)
+
+
+def test_the_presets_that_the_capstone_lists_are_those_of_the_trainer() -> None:
+    text = (ROOT / "workshop_guide" / "part5-capstone.md").read_text(encoding="utf-8")
+    for preset, *numbers in re.findall(
+        r"^\| `(\w+)` \| (\d+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|", text, re.MULTILINE
+    ):
+        settings = load_preset(preset).settings
+        fields = ("n_layer", "n_head", "n_embd", "block_size", "batch_size")
+        assert [getattr(settings, field) for field in fields] == [int(number) for number in numbers]
+    assert text.count("\n| `") >= len(preset_names()) == 3
+
+
+def test_the_rates_that_the_training_page_lists_are_those_of_its_formula() -> None:
+    text = (ROOT / "workshop_guide" / "part3-training.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| ([\d,]+)(?: and later)? \| ([\d.]+) \|$", text, re.MULTILINE))
+    highest, lowest, warmup, last = 1e-3, 1e-4, 100, 2000
+    middle = lowest + (highest - lowest) * (1 + math.cos(math.pi * (1050 - warmup) / (last - warmup))) / 2
+    wanted = {"0": highest / (warmup + 1), "100": highest, "1,050": middle, "2,000": lowest}
+    assert {step: float(rows[step]) for step in wanted} == pytest.approx(wanted, rel=1e-2)
 
 
 def test_the_agenda_fills_four_hours_without_a_gap() -> None:

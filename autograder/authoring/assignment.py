@@ -64,7 +64,7 @@ def assignment_text(root: Path, track: Track) -> str:
     cells = [_named(new_markdown_cell(intro), "intro", locked=True)]
     cells.append(_named(new_code_cell(_SETUP), "setup", locked=True))
     modules = {part.file.removesuffix(".py") for part in track.parts}
-    for source in sources(root, track):
+    for source in (source for source in sources(root, track) if not source.part.optional):
         part, file = source.part, f"solutions/{source.part.file}"
         text, code = text_and_code(task_text(source.solution, file), file)
         code = _without_imports(code, modules)

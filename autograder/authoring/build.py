@@ -8,10 +8,12 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from autograder.authoring.colab import repository, with_colab
 from autograder.authoring.notebooks import Prose, notebook_text, read_prose
 from autograder.authoring.regions import AuthoringError, stub_text
+from autograder.submission.book import read_book
 from autograder.submission.limits import Refused
-from autograder.submission.notebook import code_cells, to_python
+from autograder.submission.notebook import to_python
 from autograder.track import Part, Track
 
 
@@ -42,7 +44,8 @@ def outputs(root: Path, track: Track) -> dict[Path, str]:
     found: dict[Path, str] = {}
     for source in sources(root, track):
         found[root / "exercises" / source.part.file] = source.stub
-        found[root / "exercises" / "notebooks" / book_name(source.part)] = source.notebook(track, source.stub)
+        book = f"exercises/notebooks/{book_name(source.part)}"
+        found[root / book] = with_colab(source.notebook(track, source.stub), book, repository(root))
     return found
 
 
@@ -100,7 +103,7 @@ def sources(root: Path, track: Track) -> list[Source]:
     """Return the source of each part, in course order. Raises AuthoringError."""
     folder = root / "solutions"
     found = []
-    for part in track.parts:
+    for part in track.every:
         page = part.file.removesuffix(".py") + ".md"
         solution, prose = _read(folder / part.file), _read(folder / page)
         for name, text in ((part.file, solution), (page, prose)):
@@ -148,13 +151,15 @@ def _holds_work(file: Path) -> bool:
             book = json.loads(data)
             if any(cell.get("outputs") for cell in book["cells"]):
                 return True
-            text = to_python(code_cells(data, file.name))
+            text = to_python([cell.text for cell in read_book(data, file.name).cells if cell.kind == "code"])
         else:
             text = data.decode("utf-8")
-        classes = [node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)]
+        body = ast.parse(text).body
+        classes = [node for node in body if isinstance(node, ast.ClassDef)]
+        functions = [node for node in body if isinstance(node, ast.FunctionDef)]
     except (OSError, ValueError, SyntaxError, KeyError, TypeError, AttributeError, Refused):
         return True  # nothing that we have written
-    return any(_written(node) for each in classes for node in each.body)
+    return any(_written(node) for node in [*functions, *(node for each in classes for node in each.body)])
 
 
 def _written(node: ast.stmt) -> bool:

@@ -7,7 +7,22 @@ import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 
 #: What belongs in a kit. Compiled code, pickles and archives do not: nobody can read what is in them.
-KINDS = (".py", ".ipynb", ".toml", ".md", ".txt", ".json", ".safetensors", ".html", ".css", ".js", ".j2", ".typed", "")
+KINDS = (
+    ".py",
+    ".ipynb",
+    ".toml",
+    ".md",
+    ".txt",
+    ".json",
+    ".safetensors",
+    ".html",
+    ".css",
+    ".js",
+    ".j2",
+    ".svg",
+    ".typed",
+    "",
+)
 #: Shorter lines are any Python's; longer ones tell.
 TELLING = 20
 #: Lines of the solutions that the guide and the advice teach as they are.

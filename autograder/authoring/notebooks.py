@@ -15,6 +15,13 @@ _CHECK = """\
 
 Run the cell above, then the next one. It looks at the class as it is now in this notebook, in a process of its own.
 Stuck? `hint("{part}")` says a little more each time, and costs nothing."""
+_CHECK_FILE = """\
+## Check it
+
+Run the cell above, then the next one. It looks at the definitions as they are now in this notebook, in a process of its
+own. This part is optional, with points of its own. Stuck? `hint("{part}")` says a little more each time; it is free."""
+#: A cell of code at the end of a page's first section, for parts that have no picture.
+_CODE = re.compile(r"```python\n(.*?)\n```\s*\Z", re.DOTALL)
 _TOGETHER = """\
 ## All five together
 
@@ -86,10 +93,19 @@ def _cells(track: Track, part: Part, source: str, prose: Prose, file: str) -> It
     yield new_markdown_cell(text)
     yield new_code_cell(_setup(track, part))
     yield new_code_cell(code)
-    yield new_markdown_cell(_CHECK.format(part=part.name))
-    yield new_code_cell(f"check({part.class_name})")
-    yield new_markdown_cell(prose.picture)
-    yield new_code_cell(f"picture({part.class_name})")
+    if part.functions:
+        shown = _CODE.search(prose.picture)
+        if shown is None:
+            raise AuthoringError(f"{file}: the first section of its page ends without a ```python cell.")
+        yield new_markdown_cell(_CHECK_FILE.format(part=part.name))
+        yield new_code_cell(f'check("{part.name}")')
+        yield new_markdown_cell(prose.picture[: shown.start()].rstrip())
+        yield new_code_cell(shown[1])
+    else:
+        yield new_markdown_cell(_CHECK.format(part=part.name))
+        yield new_code_cell(f"check({part.class_name})")
+        yield new_markdown_cell(prose.picture)
+        yield new_code_cell(f"picture({part.class_name})")
     yield new_markdown_cell(prose.stretch)
     if part is track.parts[-1]:
         yield new_markdown_cell(_TOGETHER)
@@ -97,6 +113,8 @@ def _cells(track: Track, part: Part, source: str, prose: Prose, file: str) -> It
 
 
 def _setup(track: Track, part: Part) -> str:
+    if part.functions:
+        return "from autograder.jupyter import check, hint"
     lines = ["from autograder.jupyter import check, hint, picture"]
     if used := list(dict.fromkeys(part.uses.values())):
         lines[0] = "from autograder.jupyter import check, hint, import_parts, picture"

@@ -10,6 +10,7 @@ BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 _NEARLY = re.compile(r"#+\s*(begin|end)\s*[-_]?\s*solution", re.IGNORECASE)
 _CLASS = re.compile(r"class (\w+)")
 _METHOD = re.compile(r" {4}(?:async )?def (\w+)")
+_FUNCTION = re.compile(r"(?:async )?def (\w+)")
 
 
 class AuthoringError(Exception):
@@ -40,8 +41,10 @@ def stub_text(solution: str, file: str) -> str:
         if marker == BEGIN:
             if region is not None:
                 raise AuthoringError(f"{where}: {BEGIN} inside the region that began in line {region.line}.")
-            if not class_name:
-                raise AuthoringError(f"{where}: a region outside of any class; a stub could not say what is missing.")
+            if not (class_name or method):
+                raise AuthoringError(
+                    f"{where}: a region outside of any class or function; a stub could not say what is missing."
+                )
             _mark_task(stub, where)
             region = _Region(number, indent)
         elif marker == END:
@@ -54,12 +57,14 @@ def stub_text(solution: str, file: str) -> str:
         else:
             if found := _CLASS.match(line):
                 class_name, method = found[1], ""
+            elif found := _FUNCTION.match(line):
+                class_name, method = "", found[1]
             elif found := _METHOD.match(line):
                 method = found[1]
             stub.append(line)
     if region is not None:
         raise AuthoringError(f"{file}, line {region.line}: {BEGIN} is never closed by {END}.")
-    if not class_name or "\n".join(stub) == solution.rstrip("\n"):
+    if not (class_name or method) or "\n".join(stub) == solution.rstrip("\n"):
         raise AuthoringError(f"{file}, line 1: no {BEGIN} in the whole file; its stub would be the answer.")
     return "\n".join(stub) + "\n"
 
@@ -112,5 +117,6 @@ def _unwritten(region: _Region, indent: str, class_name: str, method: str, where
     length = _length(region.lines)
     if not length:
         raise AuthoringError(f"{where}: the region that began in line {region.line} holds no code.")
-    raising = f'raise NotImplementedError("{class_name}.{method} is still to be written")'
+    owner = f"{class_name}." if class_name else ""
+    raising = f'raise NotImplementedError("{owner}{method} is still to be written")'
     return [f"{indent}# Ours takes {length} lines.", indent + (raising if method else "pass")]

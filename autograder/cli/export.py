@@ -114,6 +114,7 @@ def gradescope(
     after_penalty: PenaltyOption = False,
 ) -> None:
     """Gradescope's results.json, one for each student."""
+    from autograder.reports.folder import on_disk
     from autograder.reports.gradescope import results_json
     from autograder.reports.tables import file_names, json_text
 
@@ -135,7 +136,7 @@ def gradescope(
             raise typer.BadParameter("a class is many files: name a folder.", param_hint="--out")
         names = file_names(student.report.student for student in graded.students)
         for student, text in texts.items():
-            _write(text, folder / names[student] / "results.json", path, "", quiet=True)
+            _write(text, folder / on_disk(names[student]) / "results.json", path, "", quiet=True)
         typer.echo(f"{folder}: {len(texts)} times results.json")
     _tell(graded)
 

@@ -11,7 +11,7 @@ import typer
 from autograder.cli.class_run import ClassRun, Order
 from autograder.cli.engine import EngineOption, JobsOption, SchedulerOption, chosen_engine
 from autograder.cli.screen import INTERRUPTED, OUR_FAULT, USAGE, Screen, write_plain
-from autograder.cli.student import course_named
+from autograder.cli.student import course_with
 from autograder.track import Track
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ Examples:
   workshop grade --nbgrader course gpt          into nbgrader's gradebook.db
   workshop grade submissions --policy late.toml with late marks
   workshop grade submissions --json > all.json  the class as data
+  workshop grade submissions --parts all        the optional parts too
   workshop grade submissions --scheduler tcp://node1:8786   on a Dask cluster
 
 \b
@@ -85,6 +86,12 @@ PolicyOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Due dates and penalties (TOML): adds late marks.")
 ]
 TrackOption = Annotated[str, typer.Option(metavar="NAME", help="The course to grade against.")]
+PartsOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="A,B|all", help="The parts to grade: names, or all with the optional ones. Default: required."
+    ),
+]
 TrustOption = Annotated[
     bool, typer.Option("--trust-students", help="Grade even where their code cannot be isolated from this machine.")
 ]
@@ -106,12 +113,13 @@ def grade(
     timeout: TimeoutOption = None,
     memory: MemoryOption = None,
     track: TrackOption = "gpt",
+    parts: PartsOption = None,
     trust_students: TrustOption = False,
 ) -> None:
     """Grade a whole class and write its reports."""
     from autograder.cli.gradebook import course_at, deliver
 
-    course = course_named(track)
+    course = course_with(track, parts)
     workplace = chosen_engine(engine, scheduler, jobs)
     rules = _policy(policy)
     book = course_at(nbgrader, str(path), course) if nbgrader is not None else None
@@ -150,12 +158,13 @@ def regrade(
     timeout: TimeoutOption = None,
     memory: MemoryOption = None,
     track: TrackOption = "gpt",
+    parts: PartsOption = None,
     trust_students: TrustOption = False,
 ) -> None:
     """Grade again, and show what changed and why."""
     from autograder.cli.records import tell_changes
 
-    course = course_named(track)
+    course = course_with(track, parts)
     workplace = chosen_engine(engine, scheduler, jobs)
     rules = _policy(policy)
     entries = _entries(path, course)

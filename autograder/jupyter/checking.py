@@ -7,6 +7,7 @@ import difflib
 import secrets
 from functools import partial
 from pathlib import Path
+from types import FunctionType
 from typing import TYPE_CHECKING
 
 from autograder.hints import Hints, Ladder, load_hints
@@ -37,8 +38,8 @@ def check(*things: type | str, track: str = "gpt", seed: int | None = None) -> N
             return
         asked.append(name)
     gathered = gather(course, history(), folder)
-    wanted = [part for part in course.parts if not asked or part.name in asked]
-    missing = [part.class_name for part in wanted if part.class_name not in gathered.places]
+    wanted = [part for part in course.every if part.name in asked] if asked else list(course.parts)
+    missing = [part.title for part in wanted if not any(name in gathered.places for name in part.names)]
     if missing and (asked or len(missing) == len(wanted)):
         sentence = f"There is no {' and no '.join(missing)} here yet: run the cell that defines it, then check again."
         problem = " ".join([*gathered.notices, sentence])
@@ -69,11 +70,11 @@ def hint(thing: type | str | None = None, track: str = "gpt") -> None:
 
 def part_of(thing: object, track: Track) -> tuple[str, str]:
     """Return the part that a class or a word names, or a sentence why there is none."""
-    word = thing.__name__ if isinstance(thing, type) else thing
-    names = {part.class_name.casefold(): part.name for part in track.parts}
-    names |= {part.file.casefold(): part.name for part in track.parts}
-    names |= {part.name: part.name for part in track.parts}
-    known = ", ".join(part.name for part in track.parts)
+    word = thing.__name__ if isinstance(thing, type | FunctionType) else thing
+    names = {name.casefold(): part.name for part in track.every for name in part.names}
+    names |= {part.file.casefold(): part.name for part in track.every}
+    names |= {part.name: part.name for part in track.every}
+    known = ", ".join(part.name for part in track.every)
     if not isinstance(word, str):
         return "", f"check takes a class or the name of a part, not {type(word).__name__}. The parts are: {known}."
     if found := names.get(word.casefold()):
@@ -113,8 +114,9 @@ def show_report(report: Report, gathered: Gathered, track: Track, folder: Path, 
     ladders = [_ladder(hints, name, progress) for name in open_parts]
     found = [ladder for ladder in ladders if ladder is not None]
     press = can_press()
-    names = [part.title for part in parts if part.title in gathered.places]
-    sources = ", ".join(f"{name} from {gathered.places[name]}" for name in names)
+    known = [(part.title, track.part(part.name).names) for part in parts]
+    found_in = [(title, gathered.places[name]) for title, names in known for name in names if name in gathered.places]
+    sources = ", ".join(f"{title} from {place}" for title, place in dict(found_in).items())
     html = report_html(report, parts, track, progress, hints=() if press else found, sources=sources)
     text = "\n".join([report_text(report, parts, track, progress), *gathered.notices, *notices])
     for notice in (*gathered.notices, *notices):
@@ -153,7 +155,7 @@ def _ladder(hints: Hints, name: str, progress: Progress) -> Ladder | None:
 
 def _keeps(folder: Path, track: Track) -> bool:
     """Tell whether progress is kept in `folder`: it holds a part, as a notebook or as a file."""
-    books = (part.file.removesuffix(".py") + ".ipynb" for part in track.parts)
+    books = (part.file.removesuffix(".py") + ".ipynb" for part in track.every)
     return holds_work(folder, track) or any((folder / name).is_file() for name in books)
 
 

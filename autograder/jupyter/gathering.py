@@ -8,7 +8,7 @@ from pathlib import Path
 
 from autograder.jupyter.cells import definitions, saved
 from autograder.submission import Submission, read_submission
-from autograder.submission.choice import defined
+from autograder.submission.choice import brought, defined
 from autograder.submission.limits import Refused
 from autograder.track import Part, Track
 
@@ -31,31 +31,38 @@ def gather(track: Track, cells: list[str], folder: Path) -> Gathered:
     """
     own = definitions(cells)
     mine = defined(track, own)
+    for part in track.optional:
+        mine |= brought(part, own)
     files: dict[str, bytes] = {}
     lenient: set[str] = set()
-    places = dict.fromkeys((name for name in track.classes if name in mine), STUDENT)
+    places = dict.fromkeys((name for part in track.every for name in part.names if name in mine), STUDENT)
     notices: list[str] = []
-    for part in track.parts:
-        if part.class_name in mine:
+    for part in track.every:
+        if mine.intersection(part.names):
             continue
         try:
-            found = beside(part, folder)
+            found = beside(part, folder, track)
         except (OSError, Refused) as error:
             notices.append(error.sentence if isinstance(error, Refused) else f"{part.name}: {error.strerror}.")
             continue
         if found is not None:
-            path, data = found
-            files[part.file], places[part.class_name] = data, path.name
+            path, data, repairs = found
+            notices += repairs
+            files[part.file] = data
+            places |= dict.fromkeys(part.names, path.name)
             if path.suffix == ".ipynb":
                 lenient.add(part.file)
-    one = [part for part in track.parts if part.class_name in mine]
+    one = [part for part in track.every if mine.intersection(part.names)]
     target = one[0].file if len(one) == 1 else track.single_file
     if mine:
         files[target] = own.encode("utf-8", "backslashreplace")
         lenient.add(target)
         if len(one) > 1 and len(files) > 1:  # the other parts import these by the names of their files
             module = track.single_file.removesuffix(".py")
-            files |= {part.file: f"from {module} import {part.class_name}\n".encode() for part in one}
+            files |= {
+                part.file: f"from {module} import {', '.join(name for name in part.names if name in mine)}\n".encode()
+                for part in one
+            }
     with tempfile.TemporaryDirectory(prefix="workshop-") as place:
         for name, data in files.items():
             (Path(place) / name).write_bytes(data)
@@ -63,10 +70,14 @@ def gather(track: Track, cells: list[str], folder: Path) -> Gathered:
     return Gathered(replace(submission, lenient=submission.lenient | lenient), places, tuple(notices))
 
 
-def beside(part: Part, folder: Path) -> tuple[Path, bytes] | None:
-    """Return where a part lies in `folder`, and its source; None when it does not. Raises Refused, OSError."""
+def beside(part: Part, folder: Path, track: Track) -> tuple[Path, bytes, tuple[str, ...]] | None:
+    """Return where a part lies in `folder`, its source, and what was repaired in it; None when it is not there.
+
+    Raises Refused, OSError.
+    """
     book = folder / (part.file.removesuffix(".py") + ".ipynb")
     if book.is_file():
-        return book, definitions(saved(book)).encode("utf-8", "backslashreplace")
+        read = saved(book, track)
+        return book, definitions(read.pieces).encode("utf-8", "backslashreplace"), read.repairs
     file = folder / part.file
-    return (file, file.read_bytes()) if file.is_file() else None
+    return (file, file.read_bytes(), ()) if file.is_file() else None

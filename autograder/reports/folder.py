@@ -39,6 +39,11 @@ def write_atomic(path: Path, text: str | bytes | Iterable[str]) -> None:
         raise
 
 
+def on_disk(name: str) -> str:
+    """Return a file's name such that it is UTF-8 on the disk in any locale, also where Python would write ASCII."""
+    return os.fsdecode(name.encode())
+
+
 def check_folder(out: Path, submissions: Path) -> None:
     """Refuse a folder that is a file, or that the next grading run would take for submissions.
 
@@ -86,7 +91,7 @@ class GradesFolder:
 
     def write_student(self, report: Report, late: Late | None = None) -> bool:
         """Write a student's two files. A report that is our failure never replaces an earlier grade: returns False."""
-        base = self.path / "students" / self.names[report.student]
+        base = self.path / "students" / on_disk(self.names[report.student])
         data, page = base.with_name(base.name + ".json"), base.with_name(base.name + ".html")
         if report.verdict is Verdict.UNGRADABLE and page.exists() and _holds_a_grade(data):
             return False
