@@ -9,11 +9,11 @@ RUN := .venv/bin/python
 PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint mutants diagnoses bench guide clean
+.PHONY: help demo test test-slow test-browser lint mutants diagnoses bench guide clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s  %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s  %s\n", $$1, $$2 }' Makefile
 
 demo: .venv/.installed ## grade the sample class in data/ and write its pages to demo-report/
 	@$(RUN) -m autograder grade data/sample_class --out demo-report --seed $(DEMO_SEED) --no-resume --trust-students
@@ -22,10 +22,14 @@ demo: .venv/.installed ## grade the sample class in data/ and write its pages to
 	@echo "Each student: demo-report/students/"
 
 test: lint ## lint, then run the tests and measure branch coverage
-	@$(RUN) -m pytest $(PYTEST_ARGS) -m "not slow" --cov --cov-report=term:skip-covered
+	@$(RUN) -m pytest $(PYTEST_ARGS) -m "not slow and not browser" --cov --cov-report=term:skip-covered
 
 test-slow: .venv/.installed-dev ## run the long tests: the whole kill matrix
 	@$(RUN) -m pytest -m slow
+
+test-browser: .venv/.installed-dev ## run the tests that drive chromium; skipped, with the reason, where there is none
+	@$(MAKE) --no-print-directory .venv/.installed-browser || echo "Playwright and JupyterLab cannot be installed here"
+	@$(RUN) -m pytest -m browser -n 0
 
 lint: .venv/.installed-dev ## ruff (rules and format) and mypy (strict)
 	@$(RUN) -m ruff check --quiet .
@@ -45,6 +49,7 @@ bench: .venv/.installed-bench ## measure a check, a save in `workshop watch`, th
 	@$(RUN) benchmarks/bench_class.py
 	@$(RUN) benchmarks/bench_scale.py
 	@$(RUN) benchmarks/bench_cluster.py
+	@$(RUN) benchmarks/bench_capstone.py
 
 guide: .venv/.installed-guide ## build the guide as a site into guide-site/, offline
 	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict
@@ -76,6 +81,11 @@ clean: ## remove what was built; .venv stays
 	@echo "Installing what builds the guide into .venv (the first time takes a few minutes)"
 	@$(PIP) --editable '.[guide]'
 	@touch .venv/.installed $@
+
+.venv/.installed-browser: pyproject.toml constraints.txt | .venv/bin/python
+	@echo "Installing what the tests in a browser need into .venv"
+	@$(PIP) --editable '.[dev,browser]'
+	@touch .venv/.installed .venv/.installed-dev $@
 
 .venv/bin/python:
 	@command -v "$(PYTHON)" > /dev/null || { \

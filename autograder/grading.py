@@ -344,6 +344,7 @@ def _report(
         modules=modules,
         checks_run=ran,
         error=results[0].diagnosis if verdict is Verdict.UNGRADABLE else submission.problem,
+        repairs=submission.repairs,
     )
 
 

@@ -111,6 +111,7 @@ class Report:
     modules: dict[str, str] = field(default_factory=dict)  # class -> the file that it was imported from
     checks_run: int = 0
     error: str = ""  # why nothing could be graded, when nothing could
+    repairs: tuple[str, ...] = ()  # what was put right in a damaged notebook before it was graded; costs nothing
 
     def summary(self) -> dict[str, Any]:
         """Return the row of `class.json`: everything but the checks and their evidence."""
@@ -144,6 +145,7 @@ class Report:
         fields = {key: value for key, value in data.items() if key in cls.__dataclass_fields__}
         fields["verdict"] = Verdict(fields["verdict"])
         fields["warnings"] = tuple(fields["warnings"])
+        fields["repairs"] = tuple(fields.get("repairs", ()))
         fields["parts"] = {name: _part(part) for name, part in fields["parts"].items()}
         return cls(**fields)
 

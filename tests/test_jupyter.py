@@ -180,7 +180,7 @@ def test_the_report_is_html_with_evidence_hints_and_progress_and_everything_in_i
 
 def test_our_style_stays_within_our_own_box() -> None:
     style = scoped_style()
-    assert style.startswith(".gpt-workshop {") and style.count("{") == style.count("}")
+    assert style.startswith(".gpt-workshop.gpt-workshop {") and style.count("{") == style.count("}")
     assert not any(line.startswith((":root", "body", "html")) for line in style.splitlines())
 
 

@@ -155,10 +155,10 @@ def test_a_part_is_imported_from_its_notebook_with_the_parts_that_it_uses(
 def test_what_cannot_be_imported_is_said_in_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    book = {"cells": [{"cell_type": "code", "source": "x = 1 / 0\nclass MLP(nn.Module): ..."}]}
+    book = {"cells": [{"cell_type": "code", "source": "x = 1 / 0\nclass MLP(nm.Module): ..."}]}
     monkeypatch.chdir(fill(tmp_path, {"mlp.ipynb": json.dumps(book), "gpt.ipynb": "no"}))
     import_parts("mlp", "attention", "nonsense", "gpt")
     told = capsys.readouterr().out
-    assert "mlp.ipynb does not run (NameError: name 'nn' is not defined)" in told
+    assert "mlp.ipynb does not run (NameError: name 'nm' is not defined)" in told
     assert "There is no attention.ipynb" in told and "There is no part 'nonsense'" in told
     assert "gpt.ipynb is not a notebook" in told and "mlp" not in sys.modules

@@ -11,9 +11,14 @@ from hypothesis import strategies as st
 from submission_samples import CLASSES, MODEL, STUBS, fill, notebook, read, zipped
 
 from autograder.submission import Submission
+from autograder.submission.book import read_book
 from autograder.submission.limits import Refused
-from autograder.submission.notebook import cell_of, code_cells, to_python
+from autograder.submission.notebook import cell_of, to_python
 from autograder.verdict import Verdict
+
+
+def code_cells(data: bytes, name: str) -> list[str]:
+    return [cell.text for cell in read_book(data, name).cells if cell.kind == "code"]
 
 
 def read_notebook(folder: Path, text: str | bytes) -> Submission:
@@ -56,7 +61,7 @@ def test_a_notebook_fills_in_for_the_stubs_that_are_missing(tmp_path: Path) -> N
 
 
 def test_of_several_notebooks_those_that_define_the_classes_count(tmp_path: Path) -> None:
-    files = {
+    files: dict[str, str | bytes] = {
         "1.ipynb": notebook(STUBS["mlp.py"]),
         "2.ipynb": notebook("import torch"),
         "3.ipynb": notebook(STUBS["gpt.py"], "a = 1"),
@@ -65,7 +70,7 @@ def test_of_several_notebooks_those_that_define_the_classes_count(tmp_path: Path
     }
     work = read(fill(tmp_path, files))
     source = work.tree["model.py"].decode()
-    assert "class MLP" in source and "class GPT" in source and "# %% cell 3\na = 1" in source
+    assert "class MLP" in source and "class GPT" in source and "# %% cell 2 of 3.ipynb\na = 1" in source
     assert "torch" not in source and "from model" not in source
     assert set(work.files) == {"1.ipynb", "3.ipynb"}
     assert any("5.ipynb is not a notebook" in warning for warning in work.warnings)
@@ -114,7 +119,8 @@ def test_half_a_surrogate_pair_does_not_stop_the_reader(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words", "verdict"),
     [
-        ("class GPT: pass", "hw.ipynb is not a notebook (not valid JSON)", Verdict.FAILED),
+        ("my GPT", "hw.ipynb is not a notebook (not valid JSON)", Verdict.FAILED),
+        ("Mine:\n```\nclass GPT: ...\n```", "hw.ipynb is not a notebook but text with code between", Verdict.FAILED),
         ("", "hw.ipynb is not a notebook (not valid JSON)", Verdict.FAILED),
         (b"\xff\xfe\xfd{}", "hw.ipynb is not a notebook (not valid JSON)", Verdict.FAILED),
         ('{"cells": ' + "9" * 5000 + "}", "hw.ipynb is not a notebook (not valid JSON)", Verdict.FAILED),

@@ -11,8 +11,9 @@ from pathlib import Path
 from autograder.authoring.colab import repository, with_colab
 from autograder.authoring.notebooks import Prose, notebook_text, read_prose
 from autograder.authoring.regions import AuthoringError, stub_text
+from autograder.submission.book import read_book
 from autograder.submission.limits import Refused
-from autograder.submission.notebook import code_cells, to_python
+from autograder.submission.notebook import to_python
 from autograder.track import Part, Track
 
 
@@ -149,7 +150,7 @@ def _holds_work(file: Path) -> bool:
             book = json.loads(data)
             if any(cell.get("outputs") for cell in book["cells"]):
                 return True
-            text = to_python(code_cells(data, file.name))
+            text = to_python([cell.text for cell in read_book(data, file.name).cells if cell.kind == "code"])
         else:
             text = data.decode("utf-8")
         classes = [node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)]

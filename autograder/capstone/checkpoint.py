@@ -37,6 +37,9 @@ MAX_STATE, MAX_TENSORS = 16 * 1024**2, 4 * 1024**3
 #: No model of a workshop is larger, and building one from a hostile number must not take the machine down.
 MAX_CONFIG = {"vocab_size": 1_000_000, "block_size": 65_536, "n_layer": 256, "n_head": 256, "n_embd": 16_384}
 
+#: nats per character; a whole number beyond a float's range would be an error of its own.
+LARGEST_LOSS = 10**9
+
 #: How the files begin that torch.save and pickle write.
 _PICKLES = (b"PK\x03\x04", b"\x80")
 _PICKLE_NAMES = (".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".bin")
@@ -153,7 +156,8 @@ def _read_state(path: Path) -> dict[str, Any]:
     for name, kind in kinds.items():
         if not isinstance(state.get(name), kind):
             raise CapstoneError(f"{damaged}: its {name} is missing or no {kind.__name__}.")
-    if not isinstance(state.get("validation_loss", ""), float | int | None):
+    loss = state.get("validation_loss", "")
+    if not isinstance(loss, float | int | None) or (isinstance(loss, int) and abs(loss) > LARGEST_LOSS):
         raise CapstoneError(f"{damaged}: its validation_loss is missing or no number.")
     if state["step"] < 0 or not {MODEL, OPTIMIZER} <= set(state["files"]):
         raise CapstoneError(f"{damaged}: its step or its list of files is wrong.")

@@ -102,10 +102,19 @@ def own_learner(path: Path, track: Track) -> Learner:
 
     Raises CapstoneError when there is nothing to train. The copy goes when the process does.
     """
-    submission = _read(path, track)
+    return learner_of(_read(path, track), str(path), track)
+
+
+def learner_of(submission: Submission, where: str, track: Track) -> Learner:
+    """Load the classes of a submission that is the caller's own; `where` says where it was read, to people.
+
+    Raises CapstoneError when there is nothing to train. The copy that is loaded goes when the process does.
+    """
+    if submission.problem:
+        raise CapstoneError(f"{where}: {submission.problem}")
     missing = [name for name in track.classes if name not in submission.sources]
     if missing:
-        raise CapstoneError(f"{path} has no {', '.join(missing)}: training needs all of {', '.join(track.classes)}.")
+        raise CapstoneError(f"{where} has no {', '.join(missing)}: training needs all of {', '.join(track.classes)}.")
     files = {name: hashlib.sha256(data).hexdigest() for name, data in submission.tree.items()}
     code = Code("student", files, dict(submission.sources), tuple(sorted(submission.lenient)))
     folder = Path(tempfile.mkdtemp(prefix="workshop-own-"))

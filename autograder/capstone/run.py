@@ -67,6 +67,7 @@ class Order:
     overwrite: bool = False
     proof: bool = True
     threads: int | None = None  # None: measured
+    learner: Learner | None = None  # classes that are loaded already, in place of those at `path`
 
 
 @dataclass(frozen=True)
@@ -174,6 +175,8 @@ def _tried(
 
 
 def _learner(order: Order) -> Learner:
+    if order.learner is not None:
+        return order.learner
     return reference_learner(load_track()) if order.path is None else own_learner(order.path, load_track())
 
 

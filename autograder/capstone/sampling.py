@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
@@ -23,20 +23,37 @@ def sample(
     Temperature 0 takes the likeliest each time (greedy); `top_k` draws only among the k likeliest. They are drawn from
     a generator of their own, on the CPU: training, which draws from torch's, is not disturbed.
     """
-    generator = torch.Generator().manual_seed(seed)
     device = next(model.parameters()).device
-    context = prompt[None, -block_size:].to(device)  # (1, T)
     was_training = model.training
+
+    def ask(context: Tensor) -> Tensor:
+        with torch.no_grad():
+            return model(context.to(device))[0][0, -1].cpu()  # type: ignore[no-any-return]
+
     model.eval()
     try:
-        for _ in range(tokens):
-            with torch.no_grad():
-                logits = model(context)[0][0, -1].float().cpu()  # (V)
-            chosen = _choose(logits, temperature, top_k, generator)
-            yield int(chosen)
-            context = torch.cat([context, chosen.view(1, 1).to(device)], dim=1)[:, -block_size:]
+        yield from sample_by(ask, prompt, tokens, block_size, temperature=temperature, top_k=top_k, seed=seed)
     finally:
         model.train(was_training)
+
+
+def sample_by(
+    ask: Callable[[Tensor], Tensor],
+    prompt: Tensor,
+    tokens: int,
+    block_size: int,
+    *,
+    temperature: float = 0.8,
+    top_k: int | None = None,
+    seed: int = 0,
+) -> Iterator[int]:
+    """As `sample`, from whatever answers: `ask` gives the logits (V) of what comes after a context (1, T)."""
+    generator = torch.Generator().manual_seed(seed)
+    context = prompt[None, -block_size:]  # (1, T)
+    for _ in range(tokens):
+        chosen = _choose(ask(context).float(), temperature, top_k, generator)
+        yield int(chosen)
+        context = torch.cat([context, chosen.view(1, 1)], dim=1)[:, -block_size:]
 
 
 def _choose(logits: Tensor, temperature: float, top_k: int | None, generator: torch.Generator) -> Tensor:

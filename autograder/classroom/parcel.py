@@ -55,6 +55,7 @@ class Parcel:
             "tree": {path: base64.b64decode(text) for path, text in inner["tree"].items()},
             "lenient": frozenset(inner["lenient"]),
             "warnings": tuple(inner["warnings"]),
+            "repairs": tuple(inner["repairs"]),
             "suspicious": tuple(inner["suspicious"]),
             "verdict": Verdict(inner["verdict"]) if inner["verdict"] is not None else None,
         }

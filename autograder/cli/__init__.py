@@ -14,10 +14,13 @@ from autograder import __version__
 from autograder.cli import (
     build,
     corpus,
+    evaluating,
+    experimenting,
     export,
     instructor,
     lab,
     learner,
+    poems,
     records,
     release,
     student,
@@ -38,6 +41,7 @@ Examples:
   workshop release                the kit for students, without solutions
   workshop train --path exercises train the GPT that you wrote
   workshop generate runs/cpu      write with it
+  workshop evaluate runs/cpu      what it is worth, measured in the sandbox
   workshop lab                    the same course in JupyterLab
 
 \b
@@ -65,6 +69,11 @@ app.command("release", epilog=release.EPILOG)(release.release)
 app.command("data", epilog=corpus.EPILOG)(corpus.data)
 app.command("train", epilog=training.EPILOG)(training.train)
 app.command("lab", epilog=lab.EPILOG)(lab.lab)
+app.command("evaluate", epilog=evaluating.EPILOG)(evaluating.evaluate)
+app.command("leaderboard", epilog=evaluating.LEADERBOARD_EPILOG)(evaluating.leaderboard)
+app.command("submit-poem", epilog=poems.SUBMIT_EPILOG)(poems.submit_poem)
+app.command("verify-poem", epilog=poems.VERIFY_EPILOG)(poems.verify_poem)
+app.command("experiment", epilog=experimenting.EPILOG)(experimenting.experiment)
 app.command("build", epilog=build.EPILOG)(build.build)
 app.command("generate", epilog=writing.EPILOG)(writing.generate)
 

@@ -1,7 +1,8 @@
-"""The course in a notebook: `from autograder.jupyter import check, hint, picture`."""
+"""The course in a notebook: `from autograder.jupyter import check, hint, picture, train`."""
 
 from autograder.jupyter.checking import check, hint
 from autograder.jupyter.influence import picture
 from autograder.jupyter.modules import import_parts
+from autograder.jupyter.training import generate, train
 
-__all__ = ["check", "hint", "import_parts", "picture"]
+__all__ = ["check", "generate", "hint", "import_parts", "picture", "train"]

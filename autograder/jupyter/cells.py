@@ -7,8 +7,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from autograder.submission.book import read_book
 from autograder.submission.limits import MAX_NOTEBOOK, Refused
-from autograder.submission.notebook import code_cells, plain
+from autograder.submission.notebook import plain
+from autograder.submission.repair import Repaired, repaired
+from autograder.track import Track
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
@@ -22,11 +25,11 @@ def history() -> list[str]:
     return [str(cell) for cell in shell.history_manager.input_hist_raw]
 
 
-def saved(file: Path) -> list[str]:
-    """Return the code cells of a notebook on the disk. Raises Refused when it is none, OSError."""
+def saved(file: Path, track: Track) -> Repaired:
+    """Return the code of a notebook on the disk, repaired. Raises Refused when it is none, OSError."""
     if file.stat().st_size > MAX_NOTEBOOK:
         raise Refused(f"{file.name} is too large: clear the outputs of its cells and save it again.")
-    return code_cells(file.read_bytes(), file.name)
+    return repaired([read_book(file.read_bytes(), file.name)], track)
 
 
 def definitions(cells: Sequence[str]) -> str:

@@ -39,12 +39,13 @@ def gather(track: Track, cells: list[str], folder: Path) -> Gathered:
         if part.class_name in mine:
             continue
         try:
-            found = beside(part, folder)
+            found = beside(part, folder, track)
         except (OSError, Refused) as error:
             notices.append(error.sentence if isinstance(error, Refused) else f"{part.name}: {error.strerror}.")
             continue
         if found is not None:
-            path, data = found
+            path, data, repairs = found
+            notices += repairs
             files[part.file], places[part.class_name] = data, path.name
             if path.suffix == ".ipynb":
                 lenient.add(part.file)
@@ -63,10 +64,14 @@ def gather(track: Track, cells: list[str], folder: Path) -> Gathered:
     return Gathered(replace(submission, lenient=submission.lenient | lenient), places, tuple(notices))
 
 
-def beside(part: Part, folder: Path) -> tuple[Path, bytes] | None:
-    """Return where a part lies in `folder`, and its source; None when it does not. Raises Refused, OSError."""
+def beside(part: Part, folder: Path, track: Track) -> tuple[Path, bytes, tuple[str, ...]] | None:
+    """Return where a part lies in `folder`, its source, and what was repaired in it; None when it is not there.
+
+    Raises Refused, OSError.
+    """
     book = folder / (part.file.removesuffix(".py") + ".ipynb")
     if book.is_file():
-        return book, definitions(saved(book)).encode("utf-8", "backslashreplace")
+        read = saved(book, track)
+        return book, definitions(read.pieces).encode("utf-8", "backslashreplace"), read.repairs
     file = folder / part.file
-    return (file, file.read_bytes()) if file.is_file() else None
+    return (file, file.read_bytes(), ()) if file.is_file() else None

@@ -37,14 +37,14 @@ def _bring(track: Track, part: Part, folder: Path, done: set[str]) -> None:
         _bring(track, track.part(used), folder, done)
     stem = part.file.removesuffix(".py")
     try:
-        found = beside(part, folder)
+        found = beside(part, folder, track)
     except (OSError, Refused) as error:
         print(error.sentence if isinstance(error, Refused) else f"{stem}.ipynb cannot be read ({error.strerror}).")
         return
     if found is None:
         print(f"There is no {stem}.ipynb in {folder}: write that part first, and save it there.")
         return
-    path, source = found
+    path, source, _ = found
     module = types.ModuleType(stem)
     module.__file__ = str(path)
     sys.modules[stem] = module

@@ -18,6 +18,29 @@ def show(html: str, text: str) -> None:
         print(text)
 
 
+class Place:
+    """A place under the running cell whose content is replaced: where nothing can show HTML, texts are printed."""
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+        self._said = ""
+
+    def put(self, html: str, text: str) -> None:
+        """Show `html` there, in place of what was shown before."""
+        if not _in_kernel():
+            if text != self._said:
+                print(text)
+            self._said = text
+            return
+        from IPython.display import display
+
+        data = {"text/html": html, "text/plain": text}
+        if self._handle is None:
+            self._handle = display(data, raw=True, display_id=True)
+        else:
+            self._handle.update(data, raw=True)
+
+
 def can_press() -> bool:
     """Tell whether a button can be shown: in a kernel, with ipywidgets."""
     return _in_kernel() and importlib.util.find_spec("ipywidgets") is not None
@@ -28,7 +51,8 @@ def hint_button(name: str, next_hint: Callable[[], str]) -> None:
     import ipywidgets
     from IPython.display import display
 
-    button = ipywidgets.Button(description=f"Hint for {name}", icon="lightbulb-o")
+    as_wide_as_its_words = ipywidgets.Layout(width="max-content")
+    button = ipywidgets.Button(description=f"Hint for {name}", icon="lightbulb-o", layout=as_wide_as_its_words)
     place = ipywidgets.HTML()
 
     def press(_: Any) -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import ast
 import dataclasses
 import importlib.util
+import itertools
 import linecache
+import re
 import sys
 import types
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,9 @@ from torch import nn
 
 from autograder.probe.faults import Fault, describe_exception
 from autograder.probe.standins import standin_class
+
+#: What stands above each cell of a notebook's source (see submission/notebook.py).
+_CELL = re.compile(r"# %% (?:(?:text )?cell \d+|added cell)")
 
 
 @dataclasses.dataclass
@@ -59,7 +65,9 @@ def load_tree(
     for name, path in sources.items():
         by_path.setdefault(path, []).append(name)
     for path, names in by_path.items():
-        module, fault = _import_file(tree, path, path in lenient)
+        faults: dict[str, Fault] = {}
+        spare = {name: loaded.substitutes[name] for name in names}
+        module, fault = _import_file(tree, path, (spare, faults) if path in lenient else None)
         if module is None:
             facts = {"found": False, "file": path, "error": fault.to_json() if fault is not None else None}
             loaded.report.update(dict.fromkeys(names, facts))
@@ -68,7 +76,11 @@ def load_tree(
         loaded.modules.append(module)
         for name in names:
             thing = vars(module).get(name)
+            if thing is spare[name]:
+                thing = None
             loaded.report[name] = {**_facts(thing, tree), "file": path}
+            if thing is None and name in faults:
+                loaded.report[name]["error"] = faults[name].to_json()
             if thing is None:
                 setattr(module, name, loaded.substitutes[name])
             else:
@@ -83,7 +95,9 @@ def fallback_config(class_name: str, defaults: dict[str, int]) -> type:
     return dataclasses.make_dataclass(class_name, fields)
 
 
-def _import_file(tree: str, path: str, lenient: bool) -> tuple[types.ModuleType | None, Fault | None]:
+def _import_file(
+    tree: str, path: str, notebook: tuple[dict[str, type], dict[str, Fault]] | None
+) -> tuple[types.ModuleType | None, Fault | None]:
     full = str(Path(tree) / path)
     name = Path(path).stem
     try:
@@ -93,8 +107,8 @@ def _import_file(tree: str, path: str, lenient: bool) -> tuple[types.ModuleType 
         module.__spec__ = spec = importlib.util.spec_from_file_location(name, full)
         vars(spec)["_initializing"] = True  # so that Python itself says "partially initialized" of a circular import
         sys.modules[name] = module
-        if lenient:
-            _run_definitions(source, full, module)
+        if notebook is not None:
+            _run_definitions(source, full, module, *notebook)
         else:
             exec(compile(source, full, "exec", dont_inherit=True), vars(module))
     except BaseException as error:  # student code may raise anything, SystemExit included
@@ -104,8 +118,14 @@ def _import_file(tree: str, path: str, lenient: bool) -> tuple[types.ModuleType 
     return module, None
 
 
-def _run_definitions(source: bytes, full: str, module: types.ModuleType) -> None:
-    """Run a notebook's imports, definitions and constants; leave out the calls, plots and loops around them."""
+def _run_definitions(
+    source: bytes, full: str, module: types.ModuleType, spare: dict[str, type], faults: dict[str, Fault]
+) -> None:
+    """Run a notebook's imports, definitions and constants; leave out the calls, plots and loops around them.
+
+    A class of `spare` whose cell is no Python, or which raises when it is defined, does not take the others down:
+    `faults` then says why, and its substitute stands for it where others name it.
+    """
     kept = (
         ast.Import,
         ast.ImportFrom,
@@ -116,7 +136,9 @@ def _run_definitions(source: bytes, full: str, module: types.ModuleType) -> None
         ast.AnnAssign,
         ast.Try,
     )
-    for statement in ast.parse(source, full).body:
+    tree = str(Path(full).parent)
+    vars(module).update(spare)
+    for statement in _statements(source, full, spare, faults):
         if not isinstance(statement, kept):
             continue
         code = compile(ast.Module([statement], []), full, "exec", dont_inherit=True)
@@ -125,8 +147,37 @@ def _run_definitions(source: bytes, full: str, module: types.ModuleType) -> None
                 exec(code, vars(module))
             except Exception:
                 continue  # a line such as `text = open("input.txt").read()` is no part of the classes
+        elif isinstance(statement, ast.ClassDef) and statement.name in spare:
+            try:
+                exec(code, vars(module))
+            except Exception as error:
+                faults[statement.name] = describe_exception(error, tree, "import")
         else:
             exec(code, vars(module))
+
+
+def _statements(source: bytes, full: str, names: Iterable[str], faults: dict[str, Fault]) -> list[ast.stmt]:
+    """Return the statements of a notebook's source; if it does not parse, those of the cells that do.
+
+    Raises SyntaxError when there are no cells in it.
+    """
+    try:
+        return ast.parse(source, full).body
+    except SyntaxError:
+        lines = source.decode("utf-8", "replace").split("\n")
+        starts = [number for number, line in enumerate(lines) if _CELL.match(line)]
+        if not starts:
+            raise
+    body: list[ast.stmt] = []
+    for start, end in itertools.pairwise([*starts, len(lines)]):
+        text = "\n".join(lines[start:end])
+        try:
+            body += ast.parse("\n" * start + text, full).body
+        except SyntaxError as error:
+            for name in names:
+                if re.search(rf"^[ \t]*class[ \t]+{name}\b", text, re.MULTILINE):
+                    faults[name] = describe_exception(error, str(Path(full).parent), "import")
+    return body
 
 
 def _facts(thing: Any, tree: str) -> dict[str, Any]:

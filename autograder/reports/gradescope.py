@@ -77,6 +77,7 @@ def _summary(graded: Graded, after_penalty: bool) -> str:
         counts = "" if after_penalty else " (not taken off here)"
         lines.append(f"{points(late.late_by_hours)} h late, penalty {points(late.penalty)}{counts}: {late.rule}")
     lines += [report.error] if report.error else []
+    lines += [f"Repaired (costs nothing): {repair}" for repair in report.repairs]
     lines += [f"Warning: {warning}" for warning in report.warnings]
     return clean("\n".join(lines), multiline=True)
 

@@ -51,7 +51,7 @@ def _suite(report: Report) -> ElementTree.Element:
     for name, value in {**facts, "seed": report.seed, "kit_version": report.kit_version}.items():
         ElementTree.SubElement(properties, "property", {"name": name, "value": xml_text(str(value))})
     suite.extend(_case(report, check) for check in checks)
-    notes = [report.error, *report.warnings]
+    notes = [report.error, *report.repairs, *report.warnings]
     if any(notes):
         ElementTree.SubElement(suite, "system-out").text = xml_text("\n".join(filter(None, notes)))
     return suite

@@ -98,7 +98,8 @@ def scoped_style() -> str:
     style = asset("style.css")
     for whole, box in ((":root {", "& {"), ("\nbody {", "\n& {"), ("\nhtml {", "\n& {")):
         style = style.replace(whole, box)
-    return ".gpt-workshop {\n" + style + "padding: .5rem 1rem;\n}\n"
+    # The class twice: JupyterLab's own rules for tables, lists and headings must not win over ours.
+    return ".gpt-workshop.gpt-workshop {\n" + style + "padding: .5rem 1rem;\n}\n"
 
 
 def _render(**values: object) -> str:

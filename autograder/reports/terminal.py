@@ -208,6 +208,7 @@ class _Writer:
         out.append(total)
         if report.assembled.get("message"):
             out.append(Text(f"Your own parts, put together: {clean(report.assembled['message'])}"))
+        out += [Text(f"repaired (costs nothing): {clean(text)}", style="yellow") for text in report.repairs]
         out += [Text(f"warning (costs nothing): {clean(text)}", style="yellow") for text in report.warnings]
         following = first_to_do(report) if whole else next((p for p in parts if p.verdict is not Verdict.PASSED), None)
         if following is not None:

@@ -11,13 +11,16 @@ from pathlib import Path
 
 from autograder.submission import problems
 from autograder.submission.archive import Archive
+from autograder.submission.book import Book, read_book
 from autograder.submission.choice import covering_notebooks, defined, find_sources, uncovered
 from autograder.submission.explain import explanation, line_number, not_utf8_warning, source_text
 from autograder.submission.folder import Folder, read_regular, unreadable
 from autograder.submission.limits import MAX_FILE, MAX_NOTEBOOK, MAX_SOURCE, MAX_TREE, MB, Refused, too_large
 from autograder.submission.names import Entry, Listing, required_names, shown, student_id, suffix_of
-from autograder.submission.notebook import cell_of, code_cells, to_python
+from autograder.submission.notebook import cell_of
+from autograder.submission.repair import repaired
 from autograder.submission.sieve import sift
+from autograder.submission.syntax import Parser
 from autograder.submission.tree import Submission
 from autograder.track import Track
 from autograder.verdict import Verdict
@@ -37,6 +40,7 @@ class _Draft:
     lenient: set[str] = field(default_factory=set)
     shown_as: dict[str, str] = field(default_factory=dict)  # path in `tree` -> the student's own name for it
     warnings: list[str] = field(default_factory=list)
+    repairs: list[str] = field(default_factory=list)
     suspicious: list[str] = field(default_factory=list)
 
     def record(self, path: str, data: bytes) -> None:
@@ -67,6 +71,7 @@ def read_submission(path: Path, track: Track, student: str | None = None) -> Sub
         draft.tree.clear()
         draft.sources.clear()
         draft.lenient.clear()
+        draft.repairs.clear()
     explanations = _explain(draft)
     return Submission(
         student=student if student is not None else student_id(path.name, is_folder),
@@ -76,6 +81,7 @@ def read_submission(path: Path, track: Track, student: str | None = None) -> Sub
         sources=draft.sources,
         lenient=frozenset(draft.lenient),
         warnings=_shortened(list(dict.fromkeys(draft.warnings))),
+        repairs=_shortened(list(dict.fromkeys(draft.repairs))),
         explanations=explanations,
         problem=problem,
         verdict=verdict,
@@ -96,7 +102,7 @@ def _read(draft: _Draft, path: Path, info: os.stat_result) -> None:
     if suffix == ".py":
         _from_source(draft, name, read_regular(path, (), MAX_SOURCE))
     elif suffix == ".ipynb":
-        _add_notebooks(draft, {shown(name): _cells(draft, shown(name), read_regular(path, (), MAX_NOTEBOOK))})
+        _add_notebooks(draft, [_book(draft, shown(name), read_regular(path, (), MAX_NOTEBOOK))])
         _assign(draft)
     elif suffix:
         _from_listing(draft, Archive(read_regular(path, (), MAX_FILE), name))
@@ -167,14 +173,16 @@ def _from_notebooks(draft: _Draft, listing: Listing, entries: list[Entry], stubs
         return
     if sum(entry.size for entry in entries) > MAX_NOTEBOOK:
         raise too_large(shown(entries[0].path) if len(entries) == 1 else "The notebooks together", MAX_NOTEBOOK)
-    found: dict[str, list[str]] = {}
+    found: dict[str, Book] = {}
     failures: list[Refused] = []
     for entry in entries:
         try:
-            found[entry.path] = _cells(draft, entry.path, listing.read(entry, MAX_NOTEBOOK))
+            found[entry.path] = _book(draft, entry.path, listing.read(entry, MAX_NOTEBOOK))
         except Refused as refusal:
             failures.append(refusal)
-    chosen = covering_notebooks(draft.track, stubs, {name: to_python(cells) for name, cells in found.items()})
+    parser = Parser()  # one for all: a thousand notebooks are not a thousand times the work
+    texts = {name: repaired([book], draft.track, parser=parser).source for name, book in found.items()}
+    chosen = covering_notebooks(draft.track, stubs, texts)
     if not chosen and not stubs:
         if failures:
             raise failures[0]
@@ -182,27 +190,28 @@ def _from_notebooks(draft: _Draft, listing: Listing, entries: list[Entry], stubs
     draft.warnings += [refusal.sentence for refusal in failures]
     draft.files = {path: sha for path, sha in draft.files.items() if path not in found or path in chosen}
     if chosen:
-        _add_notebooks(draft, {name: found[name] for name in chosen})
+        _add_notebooks(draft, [found[name] for name in chosen])
 
 
-def _cells(draft: _Draft, name: str, data: bytes) -> list[str]:
-    cells = code_cells(data, name)
+def _book(draft: _Draft, name: str, data: bytes) -> Book:
+    book = read_book(data, name)
     draft.record(name, data)
-    return cells
+    return book
 
 
-def _add_notebooks(draft: _Draft, notebooks: dict[str, list[str]]) -> None:
+def _add_notebooks(draft: _Draft, books: list[Book]) -> None:
     target = draft.track.single_file
     # Notebooks of several parts import each other's classes; joined, they hold them.
     absent = {part.file.removesuffix(".py") for part in draft.track.parts if part.file not in draft.tree}
-    source = to_python([cell for cells in notebooks.values() for cell in cells], absent)
-    data = source.encode("utf-8", "backslashreplace")  # JSON may hold half a surrogate pair: shown as its escape
-    names = ", ".join(notebooks)
+    found = repaired(books, draft.track, absent)
+    data = found.source.encode("utf-8", "backslashreplace")
+    names = ", ".join(book.name for book in books)
     if len(data) > MAX_SOURCE:
         raise too_large(f"The code in {shown(names)}", MAX_SOURCE)
     draft.tree[target] = data
     draft.lenient.add(target)
     draft.shown_as[target] = shown(names)
+    draft.repairs += found.repairs
 
 
 def _assign(draft: _Draft) -> None:

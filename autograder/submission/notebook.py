@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Sequence
-from typing import Any
 
-from autograder.submission.limits import MAX_NOTEBOOK_VALUES, MAX_SOURCE, Refused, too_large
 from autograder.submission.lines import Scanner, split_lines
-from autograder.submission.names import shown
-from autograder.verdict import Verdict
 
 _LINE_MAGIC = re.compile(r"\s*(?:%{1,2}[A-Za-z]|!|\?)")
 _ASSIGNED_MAGIC = re.compile(r"\s*+[\w.,\[\] ]++=\s*+(?:%[A-Za-z]|!)")  # possessive: blanks may be many
@@ -21,28 +16,7 @@ _TRANSPARENT = frozenset({"time", "capture", "prun"})
 #: What our own notebooks begin with; the child that runs a submission has no such module.
 _OUR_IMPORT = re.compile(r"\s*+from\s++autograder\.jupyter\s++import\b")
 _IMPORT = re.compile(r"\s*+from\s++(\w+)\s++import\b")
-_SEPARATOR = re.compile(r"# %% cell (\d+)$")
-
-
-def code_cells(data: bytes, name: str) -> list[str]:
-    """Return the source of each code cell. Raises Refused when `data` is no notebook (nbformat 3 and later)."""
-    if sum(data.count(mark) for mark in (b"[", b"{", b",")) > MAX_NOTEBOOK_VALUES:
-        raise Refused(f"{shown(name)} holds too much: clear the outputs of its cells and save it again.")
-    try:
-        book = json.loads(data)
-    except RecursionError:
-        raise Refused(f"{shown(name)} is nested too deeply to be a notebook.") from None
-    except ValueError:
-        raise Refused(
-            f"{shown(name)} is not a notebook (not valid JSON): save it again from Jupyter.", Verdict.FAILED
-        ) from None
-    cells = _cells(book)
-    if cells is None:
-        raise Refused(f"{shown(name)} is not a notebook (it has no cells): save it again from Jupyter.", Verdict.FAILED)
-    sources = [_source(cell) for cell in cells if isinstance(cell, dict) and cell.get("cell_type") == "code"]
-    if sum(len(source) + len("# %% cell 1\n") for source in sources) > MAX_SOURCE:
-        raise too_large(f"The code in {shown(name)}", MAX_SOURCE)
-    return sources
+_SEPARATOR = re.compile(r"# %%%? ((?:text )?cell \d+(?: of .+)?|added cell)$")
 
 
 def to_python(cells: Sequence[str], absent: Collection[str] = ()) -> str:
@@ -50,34 +24,23 @@ def to_python(cells: Sequence[str], absent: Collection[str] = ()) -> str:
 
     Imports from the modules in `absent` become comments: in the joined source their classes are at hand.
     """
-    pieces = [f"# %% cell {number}\n{plain(cell, absent)}\n" for number, cell in enumerate(cells, 1)]
-    return "\n".join(pieces)
+    return "\n".join(under_header(f"cell {number}", plain(cell, absent)) for number, cell in enumerate(cells, 1))
+
+
+def under_header(label: str, text: str, goes_on: bool = False) -> str:
+    """Return the text of one cell under a line that says which it is: "cell 3", "text cell 1 of gpt.ipynb".
+
+    A cell that goes on with the code of the one before it has a third % there: neither is Python without the other.
+    """
+    return f"# %%{'%' if goes_on else ''} {label}\n{text}\n"
 
 
 def cell_of(lines: Sequence[str], number: int) -> str:
     """Return where line `number` of such a source is in the notebook: "line 3 of code cell 2"."""
     for above in range(number - 1, 0, -1):
         if found := _SEPARATOR.match(lines[above - 1]):
-            return f"line {number - above} of code cell {found[1]}"
+            return f"line {number - above} of {'code ' if found[1].startswith('cell') else ''}{found[1]}"
     return f"line {number}"
-
-
-def _cells(book: Any) -> list[Any] | None:
-    if not isinstance(book, dict):
-        return None
-    if isinstance(book.get("cells"), list):
-        return list(book["cells"])
-    sheets = book.get("worksheets")  # nbformat 3
-    if not isinstance(sheets, list):
-        return None
-    inside = [sheet.get("cells") for sheet in sheets if isinstance(sheet, dict)]
-    return [cell for cells in inside if isinstance(cells, list) for cell in cells]
-
-
-def _source(cell: dict[str, Any]) -> str:
-    source = cell.get("source", cell.get("input", ""))  # nbformat 3 says "input"
-    pieces = source if isinstance(source, list) else [source]
-    return "".join(piece for piece in pieces if isinstance(piece, str))
 
 
 def plain(cell: str, absent: Collection[str] = ()) -> str:

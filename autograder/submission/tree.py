@@ -29,6 +29,7 @@ class Submission:
     sources: dict[str, str] = field(default_factory=dict)  # class -> path in `tree` in which it should be found
     lenient: frozenset[str] = frozenset()  # paths in `tree` taken from notebooks: only their definitions are run
     warnings: tuple[str, ...] = ()  # cost nothing
+    repairs: tuple[str, ...] = ()  # what was put right in notebooks, for the student to see; the files are as they were
     explanations: dict[str, str] = field(default_factory=dict)  # path in `tree` -> why it will probably not load
     problem: str = ""  # one sentence: why nothing can be graded
     verdict: Verdict | None = None  # the verdict for that problem

@@ -1,0 +1,170 @@
+"""Claims about what a student sees in JupyterLab, and whether everyone can read our pages: in a real browser."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from answers import changed, solutions
+from browsing import PATIENCE, ROOT, SCREENSHOTS, chromium, jupyterlab, missing
+from sample_reports import sample_class
+
+from autograder.reports.html import ClassMeta, class_page, student_page
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Locator, Page
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(bool(missing()), reason=missing()),
+    pytest.mark.xdist_group("browser"),  # one browser at a time
+]
+WRONG = changed("attention.py", " / math.sqrt(self.head_dim)", "")["attention.py"]
+RIGHT = solutions()["attention.py"]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    SCREENSHOTS.mkdir(exist_ok=True)
+    with chromium() as opened:
+        yield opened
+
+
+# JupyterLab
+
+
+class Notebook:
+    """A notebook in JupyterLab, used as a student does: by mouse and keyboard."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+
+    def cell(self, number: int) -> Locator:
+        return self.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Notebook .jp-Cell").nth(number)
+
+    def output(self, number: int) -> Locator:
+        return self.cell(number).locator(".jp-OutputArea-output")
+
+    def write(self, number: int, text: str) -> None:
+        """Put `text` in place of what is in a cell."""
+        self.cell(number).locator(".cm-content").click()
+        self.page.keyboard.press("ControlOrMeta+a")
+        self.page.keyboard.insert_text(text)
+
+    def run(self, number: int) -> None:
+        self.cell(number).locator(".cm-content").click()
+        self.page.keyboard.press("Shift+Enter")
+
+    def see(self, number: int, text: str) -> None:
+        """Wait until the output of a cell says `text`."""
+        self.output(number).filter(has_text=text).first.wait_for(timeout=PATIENCE)
+
+    def photograph(self, name: str, number: int) -> None:
+        self.cell(number).scroll_into_view_if_needed()
+        self.page.screenshot(path=SCREENSHOTS / f"lab-{name}.png")
+
+
+def test_a_student_sees_the_mistake_the_picture_and_the_hint_mends_the_cell_and_passes(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with jupyterlab(tmp_path) as address:
+        page = browser.new_page(viewport={"width": 1200, "height": 900})
+        page.set_default_timeout(PATIENCE)
+        page.goto(f"{address}/lab/tree/attention.ipynb?reset")
+        page.locator('.jp-Notebook-ExecutionIndicator[data-status="idle"]').first.wait_for()
+        book = Notebook(page)
+
+        book.write(2, WRONG)
+        for number in (1, 2, 4, 6):
+            book.run(number)
+        book.see(4, "Your output equals attention whose scores are not divided by sqrt(head_dim).")
+        book.see(4, "23 / 30")
+        assert book.output(4).locator("table, svg").count(), "there is evidence to look at"
+        book.photograph("1-failure", 4)
+
+        book.see(6, "Who hears whom in CausalSelfAttention")
+        assert book.output(6).locator("svg").count() == 1
+        book.photograph("2-picture", 6)
+
+        hint = book.cell(4).get_by_role("button", name="Hint for attention")
+        hint.scroll_into_view_if_needed()
+        hint.click()
+        book.see(4, "hint 1 of 3")
+        book.cell(4).get_by_role("button", name="More about attention").click()
+        book.see(4, "hint 2 of 3")
+        book.photograph("3-hint", 5)
+
+        book.write(2, RIGHT)
+        book.run(2)
+        book.run(4)
+        book.see(4, "30 / 30")
+        book.see(4, "1 of 5 parts passed")
+        book.photograph("4-passed", 4)
+
+        page.keyboard.press("ControlOrMeta+s")
+        saved = tmp_path / "my_gpt" / "attention.ipynb"
+        page.wait_for_function("() => !document.title.startsWith('*')")
+        page.locator(".jp-mod-dirty").wait_for(state="detached")
+        cells = json.loads(saved.read_text(encoding="utf-8"))["cells"]
+        assert "".join(cells[2]["source"]).strip() == RIGHT.strip()
+        page.close()
+    ours = json.loads((ROOT / "exercises" / "notebooks" / "attention.ipynb").read_text(encoding="utf-8"))
+    assert "NotImplementedError" in "".join(ours["cells"][2]["source"]), "the course's own notebook is as it was"
+
+
+# Pages
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_our_pages_have_no_fault_that_an_accessibility_checker_finds_and_fit_a_telephone(
+    browser: Browser, tmp_path: Path, scheme: str
+) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    # axe is put into the page by us: the page's own policy allows no script but its own
+    context = browser.new_context(color_scheme=scheme, bypass_csp=True)  # type: ignore[arg-type]
+    found: dict[str, list[str]] = {}
+    for name, text in pages().items():
+        (tmp_path / f"{name}.html").write_text(text, encoding="utf-8")
+        page = context.new_page()
+        errors: list[str] = []
+        page.on("pageerror", lambda error, errors=errors: errors.append(str(error)))
+        page.goto((tmp_path / f"{name}.html").as_uri())
+        faults = Axe().run(page).response["violations"]
+        found[name] = errors + [f"{each['id']}: {node['html'][:200]}" for each in faults for node in each["nodes"]]
+        for width in (1280, 375):
+            page.set_viewport_size({"width": width, "height": 800})
+            wide = page.evaluate("document.documentElement.scrollWidth")
+            assert wide <= width, f"{name} is {wide} pixels wide on a screen of {width}"
+            page.screenshot(path=SCREENSHOTS / f"{name}-{scheme}-{width}.png", full_page=True)
+        page.close()
+    context.close()
+    assert not {name: faults for name, faults in found.items() if faults}
+
+
+def test_the_class_page_is_sorted_by_a_key_press_under_its_own_policy(browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "class.html").write_text(pages()["class"], encoding="utf-8")
+    page = browser.new_page()
+    page.goto((tmp_path / "class.html").as_uri())
+    head = page.get_by_role("columnheader", name="Score")
+    head.get_by_role("button").press("Enter")
+    rows = page.locator("table.class tbody tr td:nth-child(2)")
+    scores = [float(row.get_attribute("data-key") or "nan") for row in rows.all()]
+    assert head.get_attribute("aria-sort") != "none" and scores in (sorted(scores), sorted(scores, reverse=True))
+    page.close()
+
+
+def pages() -> dict[str, str]:
+    """Return the page of a class, and those of students who between them have every verdict and kind of evidence."""
+    everyone = sample_class()
+    by_name = {each.student: each for each in everyone}
+    chosen = {name: by_name[name] for name in ("renamed", "syntax", "unlucky")}
+    chosen["leak"] = next(each for each in everyone if each.parts["attention"].diagnosis.startswith("Position 3"))
+    chosen["repaired"] = replace(by_name["ada"], repairs=("Code cell 5 and code cell 6 are one piece of code.",))
+    meta = ClassMeta("gpt", "0.1.0", 7)
+    students = {f"student-{name}": student_page(each) for name, each in chosen.items()}
+    return {"class": class_page(everyone, meta), **students}
