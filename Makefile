@@ -77,15 +77,15 @@ clean: ## remove what was built; .venv stays
 	@$(PIP) --editable '.[dev,notebook,cluster]'
 	@touch .venv/.installed .venv/.installed-dev $@
 
-.venv/.installed-guide: pyproject.toml constraints.txt | .venv/bin/python
-	@echo "Installing what builds the guide into .venv (the first time takes a few minutes)"
-	@$(PIP) --editable '.[guide]'
-	@touch .venv/.installed $@
-
 .venv/.installed-browser: pyproject.toml constraints.txt | .venv/bin/python
 	@echo "Installing what the tests in a browser need into .venv"
 	@$(PIP) --editable '.[dev,browser]'
 	@touch .venv/.installed .venv/.installed-dev $@
+
+.venv/.installed-guide: pyproject.toml constraints.txt | .venv/bin/python
+	@echo "Installing what builds the guide into .venv (the first time takes a few minutes)"
+	@$(PIP) --editable '.[guide]'
+	@touch .venv/.installed $@
 
 .venv/bin/python:
 	@command -v "$(PYTHON)" > /dev/null || { \

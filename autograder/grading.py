@@ -6,6 +6,7 @@ import contextlib
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -54,11 +55,12 @@ def grade(
 ) -> Report:
     """Grade `submission`; never raises for what a student did. With `parts`, only those are checked and counted.
 
+    Without, those that the track says are graded. Optional parts are checked in a child of their own, after the others.
     With `at_once` the last part is checked in a second child beside the others: for one submission on two cores.
     The seed fixes every hidden number: the same submission, kit version and seed give the same report. An `examiner`
     of one's own sees what the checks ask (authoring/dictation.py writes it down).
     """
-    chosen = [part for part in track.parts if parts is None or part.name in parts]
+    chosen = list(track.graded) if parts is None else [part for part in track.every if part.name in parts]
     if submission.verdict is not None:
         outcome = Outcome(submission.verdict, submission.problem)
         return _report(submission, track, nursery, seed, [_whole_part(part, outcome) for part in chosen], [], {}, {})
@@ -68,14 +70,41 @@ def grade(
         tree.chmod(0o755)  # whatever the umask: the child may run as another user
         let_pass(tree.parent)
         write_tree(submission, tree)
-        lanes = 2 if at_once and len(chosen) > 1 else 1
-        students = [Student(submission, track, nursery, limits or Limits(), tree) for _ in range(lanes)]
-        try:
-            with one_thread():
-                return _grade_loaded(submission, track, nursery, seed, chosen, students, examiner)
-        finally:
-            for student in students:
-                student.close()
+        reports = []
+        for optional in (False, True):
+            group = [part for part in chosen if part.optional is optional]
+            if not group and chosen:
+                continue
+            course = track.of(group) if optional else track
+            lanes = 2 if at_once and len(group) > 1 and not optional else 1
+            students = [Student(submission, course, nursery, limits or Limits(), tree) for _ in range(lanes)]
+            try:
+                with one_thread():
+                    reports.append(_grade_loaded(submission, course, nursery, seed, group, students, examiner))
+            finally:
+                for student in students:
+                    student.close()
+            if not chosen:
+                break
+        return _joined(reports)
+
+
+def _joined(reports: Sequence[Report]) -> Report:
+    """Return one report of the parts of several."""
+    first, *others = reports
+    for other in others:
+        first = replace(
+            first,
+            verdict=combine((first.verdict, other.verdict)),
+            score=round(first.score + other.score, 4),
+            max_score=first.max_score + other.max_score,
+            parts=first.parts | other.parts,
+            warnings=tuple(_unique([*first.warnings, *other.warnings])),
+            modules=first.modules | other.modules,
+            checks_run=first.checks_run + other.checks_run,
+            error=first.error or other.error,
+        )
+    return first
 
 
 @contextlib.contextmanager
@@ -116,7 +145,7 @@ def _grade_loaded(
             results = _grade_beside(exam, others[0], beside, chosen[-1], submission)
         else:
             results = [_grade_part(exam, part, submission) for part in chosen]
-        whole = _assembled(exam, results) if len(chosen) == len(track.parts) else {}
+        whole = _assembled(exam, results) if len(chosen) == len(track.parts) and not chosen[0].optional else {}
     except ProbeFailure as failure:  # only our own failures come this far
         outcome = Outcome(Verdict.UNGRADABLE, failure.message)
         return _report(submission, track, nursery, seed, [_whole_part(part, outcome) for part in chosen], [], {}, {})
@@ -181,16 +210,14 @@ def _run_check(exam: Exam, part: Part, check_id: str, done: dict[str, Outcome]) 
     except ProbeFailure as failure:
         if failure.verdict is Verdict.UNGRADABLE:
             raise
-        return Outcome(failure.verdict, f"{part.class_name}: {failure.message}", _fatal_advice(failure.verdict))
+        return Outcome(failure.verdict, f"{part.title}: {failure.message}", _fatal_advice(failure.verdict))
     except NotSealed:
         exam.warnings.append(UNSEALED)
         return Outcome(Verdict.BLOCKED, "Not checked here: it needs your instructor's grading.", UNSEALED, usable=True)
     except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
         # Answers that no check foresees must not sink the submission; the warning asks to have a look.
         exam.warnings.append(f"The check {check_id} stumbled over an answer ({type(error).__name__}): have a look.")
-        return failed(
-            f"{part.class_name} answers in a way that cannot be compared.", "Compare its shapes with the stub."
-        )
+        return failed(f"{part.title} answers in a way that cannot be compared.", "Compare its shapes with the stub.")
 
 
 def _cannot_start(exam: Exam, part: Part, submission: Submission) -> Outcome | None:
@@ -201,7 +228,8 @@ def _cannot_start(exam: Exam, part: Part, submission: Submission) -> Outcome | N
         if failure.verdict is Verdict.UNGRADABLE:
             raise
         return Outcome(failure.verdict, _at_import(failure))
-    facts = exam.student.facts.get(part.class_name)
+    found = [exam.student.facts[name] for name in part.names if name in exam.student.facts]
+    facts = next((each for each in found if each.found), found[0] if found else None)
     if facts is None:
         return Outcome(
             Verdict.NOT_ATTEMPTED,
@@ -212,13 +240,17 @@ def _cannot_start(exam: Exam, part: Part, submission: Submission) -> Outcome | N
         return _explained(submission, import_outcome(facts.fault, facts.file), facts.file)
     if facts.found:
         return None
-    message = submission.explanations.get(facts.file) or f"There is no class {part.class_name} in {facts.file}."
+    message = submission.explanations.get(facts.file) or f"There is no {_kind(part)} in {facts.file}."
     nothing = not any(f.found for f in exam.student.facts.values())
     return Outcome(
         Verdict.NOT_ATTEMPTED if nothing else Verdict.FAILED,
         message,
-        f"Define class {part.class_name} there, spelled like this.",
+        f"Define {_kind(part).replace(' and no ', ' and ')} there, spelled like this.",
     )
+
+
+def _kind(part: Part) -> str:
+    return " and no ".join((*([f"class {part.class_name}"] if part.class_name else []), *part.functions))
 
 
 def _at_import(failure: ProbeFailure) -> str:
@@ -272,7 +304,7 @@ def _part_result(part: Part, done: dict[str, Outcome]) -> PartResult:
         )
     verdict = combine(result.verdict for result in results)
     score = round(sum(result.points for result in results), 4)
-    return PartResult(part.name, part.class_name, verdict, score, part.max_score, _diagnosis(done), tuple(results))
+    return PartResult(part.name, part.title, verdict, score, part.max_score, _diagnosis(done), tuple(results))
 
 
 def _diagnosis(done: dict[str, Outcome]) -> str:
@@ -295,7 +327,7 @@ def _taint(part: Part, result: PartResult, student: Student) -> PartResult:
 
     GPTConfig is five plain numbers, which no patched tensor can fake; it keeps its points.
     """
-    if not student.tampering or not part.parameters:
+    if not student.tampering or not (part.parameters or part.functions):
         return result
     outcome = Outcome(Verdict.FORBIDDEN, student.tampering[0], "Hand in the classes alone.")
     voided = [
@@ -311,9 +343,7 @@ def _taint(part: Part, result: PartResult, student: Student) -> PartResult:
         )
         for i, c in enumerate(result.checks)
     ]
-    return PartResult(
-        part.name, part.class_name, Verdict.FORBIDDEN, 0.0, part.max_score, outcome.message, tuple(voided)
-    )
+    return PartResult(part.name, part.title, Verdict.FORBIDDEN, 0.0, part.max_score, outcome.message, tuple(voided))
 
 
 def _report(

@@ -58,8 +58,10 @@ class Progress:
         return self.part(name).verdict is Verdict.PASSED
 
     def current(self, track: Track) -> str:
-        """Return the first part of `track` that is not passed, or its last."""
-        return next((part.name for part in track.parts if not self.passed(part.name)), track.parts[-1].name)
+        """Return the first part of `track` that is not passed, then an optional one that was begun, or its last."""
+        open_parts = [part.name for part in track.parts if not self.passed(part.name)]
+        begun = [part.name for part in track.optional if part.name in self.parts and not self.passed(part.name)]
+        return [*open_parts, *begun, track.parts[-1].name][0]
 
     def with_report(self, report: Report, now: datetime | None = None) -> Progress:
         """Return the progress after `report`. Our own failures change nothing."""
@@ -83,7 +85,7 @@ class Progress:
 
 def holds_work(folder: Path, track: Track) -> bool:
     """Tell whether `folder` holds a file that the track names: progress is kept there, and nowhere else."""
-    names = (track.single_file, *(part.file for part in track.parts))
+    names = (track.single_file, *(part.file for part in track.every))
     return folder.is_dir() and any((folder / name).is_file() for name in names)
 
 

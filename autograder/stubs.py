@@ -44,13 +44,13 @@ def start(track: Track, folder: Path) -> tuple[list[str], list[str]]:
     Raises StubError when a file cannot be written.
     """
     stubs = find_stubs()
-    return _copy({part.file: _stub(stubs, part.file) for part in track.parts}, folder)
+    return _copy({part.file: _stub(stubs, part.file) for part in track.every}, folder)
 
 
 def start_notebooks(track: Track, folder: Path) -> tuple[list[str], list[str]]:
     """Copy the notebooks of `track` into `folder`, as `start` does the stubs. Raises StubError."""
     stubs = find_stubs()
-    names = [part.file.removesuffix(".py") + ".ipynb" for part in track.parts]
+    names = [part.file.removesuffix(".py") + ".ipynb" for part in track.every]
     return _copy({name: _stub(stubs / "notebooks", name) for name in names}, folder)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -18,14 +18,26 @@ HINTS_SUFFIX = "_hints.toml"
 
 @dataclass(frozen=True)
 class Part:
-    """One class that the student writes."""
+    """One file that the student writes: a class, functions, or both."""
 
     name: str  # "attention"
-    class_name: str  # "CausalSelfAttention"
+    class_name: str  # "CausalSelfAttention"; "" where the part is functions alone
     file: str  # the stub file: "attention.py"
     points: dict[str, float]  # check id -> points, in the order in which they are shown
     parameters: dict[str, str]  # own tensors: name -> shape expression such as "3*n_embd, n_embd"
     uses: dict[str, str]  # sub-module path ("attn", "transformer.h.{i}") -> part that it is an instance of
+    functions: tuple[str, ...] = ()  # "get_batch", ...
+    optional: bool = False  # graded only where it is asked for
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names that the file must define."""
+        return ((self.class_name,) if self.class_name else ()) + self.functions
+
+    @property
+    def title(self) -> str:
+        """What the part is called in reports: its class, or its file."""
+        return self.class_name or self.file
 
     @property
     def max_score(self) -> float:
@@ -38,24 +50,44 @@ class Part:
 
 @dataclass(frozen=True)
 class Track:
-    """A course of parts, graded in order."""
+    """A course of parts, graded in order. `parts` are those that everybody hands in; they make up `max_score`."""
 
     name: str
     title: str
     single_file: str
     config: dict[str, int]  # default configuration
     parts: tuple[Part, ...]
+    optional: tuple[Part, ...] = ()  # further ones, graded where they are asked for
+    chosen: tuple[str, ...] = ()  # the parts that a whole class is graded on; none: `parts`
+
+    @property
+    def every(self) -> tuple[Part, ...]:
+        return self.parts + self.optional
+
+    @property
+    def graded(self) -> tuple[Part, ...]:
+        """The parts that are graded where nobody names any."""
+        return tuple(part for part in self.every if part.name in self.chosen) if self.chosen else self.parts
+
+    def choosing(self, names: Sequence[str]) -> Track:
+        """Return this track with the parts `names` to be graded; without names, `parts`."""
+        return replace(self, chosen=tuple(part.name for part in self.every if part.name in names))
+
+    def of(self, parts: Sequence[Part]) -> Track:
+        """Return a track of these parts alone."""
+        return replace(self, parts=tuple(parts), optional=(), chosen=())
 
     def part(self, name: str) -> Part:
         """Return the part called `name`. Raises KeyError with the known names."""
-        for part in self.parts:
+        for part in self.every:
             if part.name == name:
                 return part
-        raise KeyError(f"no part {name!r} in track {self.name}; parts: {', '.join(p.name for p in self.parts)}")
+        raise KeyError(f"no part {name!r} in track {self.name}; parts: {', '.join(p.name for p in self.every)}")
 
     @property
     def classes(self) -> tuple[str, ...]:
-        return tuple(part.class_name for part in self.parts)
+        """The names that the files of `parts` must define."""
+        return tuple(name for part in self.parts for name in part.names)
 
     @property
     def max_score(self) -> float:
@@ -99,12 +131,16 @@ def _track(data: dict[str, Any]) -> Track:
     parts = tuple(
         Part(
             name=entry["name"],
-            class_name=entry["class"],
+            class_name=entry["class"] if "functions" not in entry else entry.get("class", ""),
             file=entry["file"],
             points={check: float(points) for check, points in entry["points"].items()},
             parameters=dict(entry.get("parameters", {})),
             uses=dict(entry.get("uses", {})),
+            functions=tuple(entry.get("functions", ())),
+            optional=bool(entry.get("optional", False)),
         )
         for entry in data["parts"]
     )
-    return Track(data["name"], data["title"], data["single_file"], dict(data["config"]), parts)
+    required = tuple(part for part in parts if not part.optional)
+    optional = tuple(part for part in parts if part.optional)
+    return Track(data["name"], data["title"], data["single_file"], dict(data["config"]), required, optional)

@@ -68,6 +68,32 @@ def track() -> Track:
     return load_track("gpt")
 
 
+@pytest.fixture(scope="session")
+def released_course(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An nbgrader course with the assignment ready to hand out. Tests change copies of it."""
+    from nbgrader_course import generate, make_course
+
+    course = make_course(tmp_path_factory.mktemp("nbgrader") / "course")
+    generate(course)
+    return course
+
+
+@pytest.fixture
+def course_of_three(released_course: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A course where ada is right, bo has a wrong part, and at chidi the grader fails. Nothing is really graded."""
+    import fake_grader
+    from nbgrader_course import behave, copy_of
+
+    for name, module in fake_grader.install({}).items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.chdir(tmp_path)
+    course = copy_of(released_course, tmp_path / "course")
+    for student, behaviour in {"ada": "pass", "bo": "fail", "chidi": "ours"}.items():
+        behave(course, student, behaviour)
+    return course
+
+
 @pytest.fixture
 def hand_in(nursery: Nursery, track: Track, tmp_path: Path) -> HandIn:
     count = 0

@@ -9,11 +9,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from autograder.track import load_track
 from tests.mutants import NEIGHBOUR, OWN, Case, Graded, Matrix, run
 
 TRUTHS = Path(__file__).with_suffix(".toml")
 #: The class in which a fault is planted, and the part whose diagnosis should tell of it.
 PART_OF = {"GPTConfig": "config", "CausalSelfAttention": "attention", "MLP": "mlp", "Block": "block", "GPT": "gpt"}
+PART_OF |= {name: part.name for part in load_track("gpt").optional for name in part.names}
 #: How a diagnosis begins that says how far off the numbers are, for want of a name for the mistake.
 UNNAMED = re.compile(r"^(Batch row|The output is not what|The logits are not what|.* gets? a wrong gradient)")
 

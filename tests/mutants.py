@@ -30,6 +30,8 @@ OWN = Path(__file__).parent / "cases"
 NEIGHBOUR = Path(__file__).parents[2] / "shared" / "cases"
 KINDS = ("faulty", "correct", "renamed", "broken", "hostile")
 PARTS = ("config", "attention", "mlp", "block", "gpt")
+#: A case of these names them, and none of the five: it holds nothing else, and is graded on them alone.
+OPTIONAL = ("tokenizer", "training", "generation")
 #: The one check that judges the file rather than a class; it is kept in the last part.
 FILE_CHECK = "gpt.imports_cleanly"
 #: What a diagnosis must say when the mathematics is right and only the names or the constructor are not.
@@ -162,7 +164,8 @@ def read_cases(folders: Sequence[Path], only: str = "*") -> list[Case]:
 def read_case(meta: Path) -> Case:
     """Read one `meta.toml`."""
     data = tomllib.loads(meta.read_text(encoding="utf-8"))
-    verdict = {part: data["verdict"][part] for part in PARTS}
+    optional = [part for part in OPTIONAL if part in data["verdict"]]
+    verdict = {part: data["verdict"][part] for part in optional or PARTS}
     return Case(meta.parent, data["kind"], data["name"], data["wrong_class"], data.get("debatable", False), verdict)
 
 
@@ -255,7 +258,7 @@ def run(
     if len(done) != len(cases):
         raise RuntimeError(f"{len(cases) - len(done)} cases were not graded: a worker ended early")
     done.sort(key=lambda each: (KINDS.index(each.case.kind), each.case.name))
-    return Matrix(tuple(done), len(PARTS) * len(cases), tuple(_differences(done)))
+    return Matrix(tuple(done), sum(len(case.verdict) for case in cases), tuple(_differences(done)))
 
 
 def _grade(case: Case, desk: Path, track: Track, nursery: Nursery, seed: int, limits: Limits) -> Graded:
@@ -263,7 +266,7 @@ def _grade(case: Case, desk: Path, track: Track, nursery: Nursery, seed: int, li
     report, error = None, ""
     try:
         submission = read_submission(stage(case, desk / case.kind), track, f"{case.kind}/{case.name}")
-        report = grade(submission, track, nursery, seed=seed, limits=limits)
+        report = grade(submission, track, nursery, seed=seed, limits=limits, parts=list(case.verdict))
     except Exception as problem:  # a grader that raises is a finding of the matrix, not its end
         error = f"{type(problem).__name__}: {problem}"
     return Graded(case, report, time.perf_counter() - start, error)
@@ -271,8 +274,7 @@ def _grade(case: Case, desk: Path, track: Track, nursery: Nursery, seed: int, li
 
 def _differences(graded: Sequence[Graded]) -> Iterator[Difference]:
     for each in graded:
-        for part in PARTS:
-            expected = each.case.verdict[part]
+        for part, expected in each.case.verdict.items():
             if each.report is None:
                 yield Difference(each.case, part, expected, "the grader failed", each.error)
             elif not accepts(each.case, part, each.report):

@@ -12,10 +12,14 @@ from typing import Any
 
 import pytest
 
+from autograder.track import load_track
+
 CASES = Path(__file__).parent / "cases"
 KINDS = ("faulty", "correct", "renamed", "broken", "hostile")
 PARTS = ("config", "attention", "mlp", "block", "gpt")
 CLASSES = {"GPTConfig": "config", "CausalSelfAttention": "attention", "MLP": "mlp", "Block": "block", "GPT": "gpt"}
+#: The names that the optional parts define; a case of such a part holds nothing else.
+OPTIONAL = {name: part.name for part in load_track("gpt").optional for name in part.names}
 WORDS = {
     "pass",
     "pass, with a warning",
@@ -37,6 +41,12 @@ FOLDERS = [folder for kind in KINDS for folder in sorted((CASES / kind).iterdir(
 
 def meta(folder: Path) -> dict[str, Any]:
     return tomllib.loads((folder / "meta.toml").read_text(encoding="utf-8"))
+
+
+def parts(folder: Path) -> tuple[str, ...]:
+    """The parts that a case is about: the five, or the optional ones that it names."""
+    found = tuple(part for part in dict.fromkeys(OPTIONAL.values()) if part in meta(folder)["verdict"])
+    return found or PARTS
 
 
 def sources(folder: Path) -> list[Path]:
@@ -72,6 +82,8 @@ def test_there_are_cases_of_every_kind_and_faults_in_every_class() -> None:
     assert all(len(of(kind)) >= 20 for kind in KINDS)
     blamed = [meta(folder)["wrong_class"] for folder in of("faulty")]
     assert all(blamed.count(name) >= 5 for name in CLASSES)
+    about = [OPTIONAL[name] for name in blamed if name in OPTIONAL]
+    assert len(about) >= 40 and all(about.count(part) >= 10 for part in OPTIONAL.values())
 
 
 def test_names_are_unique_and_differ_on_a_disk_that_ignores_case() -> None:
@@ -86,7 +98,7 @@ def test_a_case_says_what_is_planted_and_what_a_perfect_grader_says(folder: Path
     assert data["name"] == folder.name
     assert data["kind"] == folder.parent.name
     assert all(data[field].strip() for field in ("planted", "source", "wrong_class"))
-    assert {data["verdict"][part] for part in PARTS} <= WORDS
+    assert {data["verdict"][part] for part in parts(folder)} <= WORDS
     assert data["verdict"]["diagnosis"].strip()
 
 
@@ -106,11 +118,11 @@ def test_a_case_holds_small_plain_files_without_private_paths(folder: Path) -> N
 @named(of("faulty"))
 def test_a_faulty_case_blames_exactly_one_class(folder: Path) -> None:
     data = meta(folder)
-    failing = [part for part in PARTS if data["verdict"][part] != "pass"]
+    failing = [part for part in parts(folder) if data["verdict"][part] != "pass"]
     if data["wrong_class"] == "module":
         assert failing == []
     else:
-        assert failing == [CLASSES[data["wrong_class"]]]
+        assert failing == [(CLASSES | OPTIONAL)[data["wrong_class"]]]
     if data.get("debatable"):
         assert data.get("note") or data.get("severity") == "minor", "a debatable case says why"
 
@@ -118,19 +130,21 @@ def test_a_faulty_case_blames_exactly_one_class(folder: Path) -> None:
 @named(of("faulty", "correct", "renamed", "hostile"))
 def test_a_loadable_case_parses_and_binds_the_five_classes(folder: Path) -> None:
     names = defined(folder)
-    if "__getattr__" not in names:  # such a module answers every name
+    if parts(folder) != PARTS:
+        assert names & {name for name, part in OPTIONAL.items() if part in parts(folder)}
+    elif "__getattr__" not in names:  # such a module answers every name
         assert set(CLASSES) <= names
 
 
 @named(of("correct"))
 def test_a_correct_case_expects_full_marks(folder: Path) -> None:
-    assert {meta(folder)["verdict"][part] for part in PARTS} == {"pass"}
+    assert {meta(folder)["verdict"][part] for part in parts(folder)} == {"pass"}
 
 
 @named(of("renamed"))
 def test_a_renamed_case_says_which_part_differs_and_how_names_map(folder: Path) -> None:
     data = meta(folder)
-    words = [data["verdict"][part] for part in PARTS]
+    words = [data["verdict"][part] for part in parts(folder)]
     assert {"names differ", "interface differs"} & set(words)
     assert "fail" not in words
     assert data["map"] or "names differ" not in words
@@ -140,7 +154,7 @@ def test_a_renamed_case_says_which_part_differs_and_how_names_map(folder: Path) 
 def test_a_broken_case_earns_something_less_than_everything(folder: Path) -> None:
     data = meta(folder)
     assert data["expect"]
-    assert any(data["verdict"][part] != "pass" for part in PARTS)
+    assert any(data["verdict"][part] != "pass" for part in parts(folder))
 
 
 @named(of("hostile"))

@@ -27,7 +27,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class _Source:
+class Source:
     """The source of one part."""
 
     part: Part
@@ -42,7 +42,7 @@ class _Source:
 def outputs(root: Path, track: Track) -> dict[Path, str]:
     """Return every generated file below `root` with its text. Raises AuthoringError; writes nothing."""
     found: dict[Path, str] = {}
-    for source in _sources(root, track):
+    for source in sources(root, track):
         found[root / "exercises" / source.part.file] = source.stub
         book = f"exercises/notebooks/{book_name(source.part)}"
         found[root / book] = with_colab(source.notebook(track, source.stub), book, repository(root))
@@ -51,7 +51,7 @@ def outputs(root: Path, track: Track) -> dict[Path, str]:
 
 def solved_notebooks(root: Path, track: Track) -> dict[str, str]:
     """Return the notebooks with our answers in the place of the stubs, by name. Raises AuthoringError."""
-    return {book_name(source.part): source.notebook(track, source.solution) for source in _sources(root, track)}
+    return {book_name(source.part): source.notebook(track, source.solution) for source in sources(root, track)}
 
 
 def book_name(part: Part) -> str:
@@ -99,10 +99,11 @@ def write_text(file: Path, text: str) -> None:
         raise AuthoringError(f"{file} cannot be written ({error.strerror}).") from error
 
 
-def _sources(root: Path, track: Track) -> list[_Source]:
+def sources(root: Path, track: Track) -> list[Source]:
+    """Return the source of each part, in course order. Raises AuthoringError."""
     folder = root / "solutions"
-    sources = []
-    for part in track.parts:
+    found = []
+    for part in track.every:
         page = part.file.removesuffix(".py") + ".md"
         solution, prose = _read(folder / part.file), _read(folder / page)
         for name, text in ((part.file, solution), (page, prose)):
@@ -113,8 +114,8 @@ def _sources(root: Path, track: Track) -> list[_Source]:
         assert solution is not None and prose is not None
         _must_parse(solution, part.file)
         stub = stub_text(solution, f"solutions/{part.file}")
-        sources.append(_Source(part, solution, stub, read_prose(prose, f"solutions/{page}")))
-    return sources
+        found.append(Source(part, solution, stub, read_prose(prose, f"solutions/{page}")))
+    return found
 
 
 def _must_parse(solution: str, file: str) -> None:
@@ -153,10 +154,12 @@ def _holds_work(file: Path) -> bool:
             text = to_python([cell.text for cell in read_book(data, file.name).cells if cell.kind == "code"])
         else:
             text = data.decode("utf-8")
-        classes = [node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)]
+        body = ast.parse(text).body
+        classes = [node for node in body if isinstance(node, ast.ClassDef)]
+        functions = [node for node in body if isinstance(node, ast.FunctionDef)]
     except (OSError, ValueError, SyntaxError, KeyError, TypeError, AttributeError, Refused):
         return True  # nothing that we have written
-    return any(_written(node) for each in classes for node in each.body)
+    return any(_written(node) for node in [*functions, *(node for each in classes for node in each.body)])
 
 
 def _written(node: ast.stmt) -> bool:

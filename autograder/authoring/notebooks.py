@@ -15,6 +15,13 @@ _CHECK = """\
 
 Run the cell above, then the next one. It looks at the class as it is now in this notebook, in a process of its own.
 Stuck? `hint("{part}")` says a little more each time, and costs nothing."""
+_CHECK_FILE = """\
+## Check it
+
+Run the cell above, then the next one. It looks at the definitions as they are now in this notebook, in a process of its
+own. This part is optional, with points of its own. Stuck? `hint("{part}")` says a little more each time; it is free."""
+#: A cell of code at the end of a page's first section, for parts that have no picture.
+_CODE = re.compile(r"```python\n(.*?)\n```\s*\Z", re.DOTALL)
 _TOGETHER = """\
 ## All five together
 
@@ -44,11 +51,16 @@ def notebook_text(track: Track, part: Part, source: str, prose: Prose, file: str
 
     The same source gives the same bytes. Raises AuthoringError when it is not one text cell and one code cell.
     """
-    import nbformat
-
     cells = list(_cells(track, part, source, prose, file))
     for number, cell in enumerate(cells, 1):
         cell["id"] = f"{part.name}-{number}"
+    return book_text(cells)
+
+
+def book_text(cells: list[Any]) -> str:
+    """Return a notebook of `cells`, which have their ids, as JSON for our kernel."""
+    import nbformat
+
     book = nbformat.v4.new_notebook(
         cells=cells,
         metadata={
@@ -60,9 +72,9 @@ def notebook_text(track: Track, part: Part, source: str, prose: Prose, file: str
     return str(nbformat.writes(book, version=4)).rstrip("\n") + "\n"
 
 
-def _cells(track: Track, part: Part, source: str, prose: Prose, file: str) -> Iterator[Any]:
+def text_and_code(source: str, file: str) -> tuple[str, str]:
+    """Return the text (with its heading) and the code of a part in the percent format. Raises AuthoringError."""
     import jupytext
-    from nbformat.v4 import new_code_cell, new_markdown_cell
 
     found = jupytext.reads(source, fmt="py:percent").cells
     if [cell.cell_type for cell in found] != ["markdown", "code"] or not found[0].metadata.get("title"):
@@ -71,13 +83,29 @@ def _cells(track: Track, part: Part, source: str, prose: Prose, file: str) -> It
             f"{file}, line 1: not `# %% TITLE [markdown]`, then one `# %%` with the code, but: {kinds}."
         )
     text, code = found
-    yield new_markdown_cell(f"# {text.metadata['title']}\n\n{text.source}")
+    return f"# {text.metadata['title']}\n\n{text.source}", str(code.source)
+
+
+def _cells(track: Track, part: Part, source: str, prose: Prose, file: str) -> Iterator[Any]:
+    from nbformat.v4 import new_code_cell, new_markdown_cell
+
+    text, code = text_and_code(source, file)
+    yield new_markdown_cell(text)
     yield new_code_cell(_setup(track, part))
-    yield new_code_cell(code.source)
-    yield new_markdown_cell(_CHECK.format(part=part.name))
-    yield new_code_cell(f"check({part.class_name})")
-    yield new_markdown_cell(prose.picture)
-    yield new_code_cell(f"picture({part.class_name})")
+    yield new_code_cell(code)
+    if part.functions:
+        shown = _CODE.search(prose.picture)
+        if shown is None:
+            raise AuthoringError(f"{file}: the first section of its page ends without a ```python cell.")
+        yield new_markdown_cell(_CHECK_FILE.format(part=part.name))
+        yield new_code_cell(f'check("{part.name}")')
+        yield new_markdown_cell(prose.picture[: shown.start()].rstrip())
+        yield new_code_cell(shown[1])
+    else:
+        yield new_markdown_cell(_CHECK.format(part=part.name))
+        yield new_code_cell(f"check({part.class_name})")
+        yield new_markdown_cell(prose.picture)
+        yield new_code_cell(f"picture({part.class_name})")
     yield new_markdown_cell(prose.stretch)
     if part is track.parts[-1]:
         yield new_markdown_cell(_TOGETHER)
@@ -85,6 +113,8 @@ def _cells(track: Track, part: Part, source: str, prose: Prose, file: str) -> It
 
 
 def _setup(track: Track, part: Part) -> str:
+    if part.functions:
+        return "from autograder.jupyter import check, hint"
     lines = ["from autograder.jupyter import check, hint, picture"]
     if used := list(dict.fromkeys(part.uses.values())):
         lines[0] = "from autograder.jupyter import check, hint, import_parts, picture"

@@ -10,6 +10,7 @@ BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 _NEARLY = re.compile(r"#+\s*(begin|end)\s*[-_]?\s*solution", re.IGNORECASE)
 _CLASS = re.compile(r"class (\w+)")
 _METHOD = re.compile(r" {4}(?:async )?def (\w+)")
+_FUNCTION = re.compile(r"(?:async )?def (\w+)")
 
 
 class AuthoringError(Exception):
@@ -40,8 +41,10 @@ def stub_text(solution: str, file: str) -> str:
         if marker == BEGIN:
             if region is not None:
                 raise AuthoringError(f"{where}: {BEGIN} inside the region that began in line {region.line}.")
-            if not class_name:
-                raise AuthoringError(f"{where}: a region outside of any class; a stub could not say what is missing.")
+            if not (class_name or method):
+                raise AuthoringError(
+                    f"{where}: a region outside of any class or function; a stub could not say what is missing."
+                )
             _mark_task(stub, where)
             region = _Region(number, indent)
         elif marker == END:
@@ -54,14 +57,38 @@ def stub_text(solution: str, file: str) -> str:
         else:
             if found := _CLASS.match(line):
                 class_name, method = found[1], ""
+            elif found := _FUNCTION.match(line):
+                class_name, method = "", found[1]
             elif found := _METHOD.match(line):
                 method = found[1]
             stub.append(line)
     if region is not None:
         raise AuthoringError(f"{file}, line {region.line}: {BEGIN} is never closed by {END}.")
-    if not class_name or "\n".join(stub) == solution.rstrip("\n"):
+    if not (class_name or method) or "\n".join(stub) == solution.rstrip("\n"):
         raise AuthoringError(f"{file}, line 1: no {BEGIN} in the whole file; its stub would be the answer.")
     return "\n".join(stub) + "\n"
+
+
+def task_text(solution: str, file: str) -> str:
+    """Return the solution, regions and all, with tasks that say TODO and how long our answer is, as in a stub.
+
+    Raises AuthoringError, as `stub_text` does.
+    """
+    stub_text(solution, file)
+    text: list[str] = []
+    lines = solution.splitlines()
+    for number, line in enumerate(lines, 1):
+        if line.strip() == BEGIN:
+            _mark_task(text, f"{file}, line {number}")
+            indent = line[: len(line) - len(line.lstrip())]
+            end = next(index for index in range(number, len(lines)) if lines[index].strip() == END)
+            text.append(f"{indent}# Ours takes {_length(lines[number:end])} lines.")
+        text.append(line)
+    return "\n".join(text) + "\n"
+
+
+def _length(lines: list[str]) -> int:
+    return sum(bool(line.strip()) and not line.strip().startswith("#") for line in lines)
 
 
 def _marker(line: str, where: str) -> str:
@@ -87,8 +114,9 @@ def _mark_task(stub: list[str], where: str) -> None:
 def _unwritten(region: _Region, indent: str, class_name: str, method: str, where: str) -> list[str]:
     if indent != region.indent:
         raise AuthoringError(f"{where}: {END} is not indented like its {BEGIN} in line {region.line}.")
-    length = sum(bool(line.strip()) and not line.strip().startswith("#") for line in region.lines)
+    length = _length(region.lines)
     if not length:
         raise AuthoringError(f"{where}: the region that began in line {region.line} holds no code.")
-    raising = f'raise NotImplementedError("{class_name}.{method} is still to be written")'
+    owner = f"{class_name}." if class_name else ""
+    raising = f'raise NotImplementedError("{owner}{method} is still to be written")'
     return [f"{indent}# Ours takes {length} lines.", indent + (raising if method else "pass")]

@@ -92,8 +92,8 @@ def release(
     version = f"{autograder.__version__}+kit.{_digest(members)[:10]}"
     members["autograder/_sealed/release.json"] = _json({"version": version, "seeds": list(seeds)})
     _stamp(members, version)
-    texts = [(folder / part.file).read_text(encoding="utf-8") for folder in (solutions, stubs) for part in track.parts]
-    half = len(track.parts)
+    texts = [(folder / part.file).read_text(encoding="utf-8") for folder in (solutions, stubs) for part in track.every]
+    half = len(track.every)
     found = list(leaks(members, telling_lines(texts[:half], texts[half:])))
     if found:
         raise ReleaseError(f"What students must not see would be in the kit: {found[0]}")
@@ -113,7 +113,7 @@ def _members(track: Track, stubs: Path) -> dict[str, bytes]:
             members[f"autograder/{inside}"] = path.read_bytes()
     members["autograder/oracle/reference.py"] = _REFERENCE.encode()
     members["autograder/oracle/misconceptions.py"] = _MISCONCEPTIONS.encode()
-    for part in track.parts:
+    for part in track.every:
         members[f"exercises/{part.file}"] = (stubs / part.file).read_bytes()
     for path in sorted((stubs / "notebooks").glob("*.ipynb")):
         members[f"exercises/notebooks/{path.name}"] = path.read_bytes()

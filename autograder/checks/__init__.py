@@ -1,6 +1,25 @@
 """The checks. Importing this package registers them all; autograder/tracks/*.toml says what each is worth."""
 
-from autograder.checks import attention, block, conduct, config, gpt, gradients, layer, loss, tensors, tying, whole
+from autograder.checks import (
+    attention,
+    batches,
+    block,
+    conduct,
+    config,
+    generation,
+    gpt,
+    gradients,
+    layer,
+    loss,
+    optimizing,
+    sampling,
+    schedule,
+    stepping,
+    tensors,
+    tokenizer,
+    tying,
+    whole,
+)
 from autograder.checks.registry import CHECKS, Check, Outcome, Stopped, check
 
 __all__ = [
@@ -9,15 +28,22 @@ __all__ = [
     "Outcome",
     "Stopped",
     "attention",
+    "batches",
     "block",
     "check",
     "conduct",
     "config",
+    "generation",
     "gpt",
     "gradients",
     "layer",
     "loss",
+    "optimizing",
+    "sampling",
+    "schedule",
+    "stepping",
     "tensors",
+    "tokenizer",
     "tying",
     "whole",
 ]

@@ -118,7 +118,7 @@ class Student:
             "load",
             {
                 "sources": {c: self.submission.sources[c] for c in self.track.classes if c in self.submission.sources},
-                "files": {part.class_name: part.file for part in self.track.parts},
+                "files": {name: part.file for part in self.track.parts for name in part.names},
                 "lenient": sorted(self.submission.lenient),
                 "kinds": {part.class_name: part.name for part in self.track.parts if part.name in used},
                 "config_class": self.config_part.class_name,
@@ -312,6 +312,13 @@ class Student:
     def step(self, model: Model, names: Sequence[str], lr: float) -> dict[str, Tensor]:
         """Take one SGD step in the child; return the named tensors of the state dict."""
         return dict(self._ask("step", {"handle": model.handle, "names": list(names), "lr": lr}).tensors)
+
+    def functions(
+        self, name: str, calls: Sequence[dict[str, Any]], tensors: Mapping[str, Tensor] | None = None
+    ) -> list[Reply]:
+        """Make several calls of a function, or of methods of a class, in one request: see probe/functions.py."""
+        reply = self._ask("functions", {"name": name, "calls": list(calls)}, tensors)
+        return split_answers(reply, len(calls))
 
     def forget(self, model: Model) -> None:
         """Free a model in the child."""

@@ -131,7 +131,8 @@ class _Batch:
             known = self._recall(submission) if self._recall is not None else None
             if known is not None:
                 return known
-            data = Parcel(submission, self._terms, self._seed, self._limits, self._trusted).pack()
+            chosen = self._track.chosen
+            data = Parcel(submission, self._terms, self._seed, self._limits, self._trusted, chosen).pack()
         except Exception as error:  # anything: one submission must never stop the others
             return self._failure(student, f"The grader failed on this submission ({type(error).__name__}: {error}).")
         key = f"{self._name}-{index}"

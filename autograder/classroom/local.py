@@ -87,7 +87,7 @@ def failure_report(student: str, track: Track, seed: int, reason: str) -> Report
     parts = {
         part.name: PartResult(
             name=part.name,
-            title=part.class_name,
+            title=part.title,
             verdict=verdict,
             score=0.0,
             max_score=part.max_score,
@@ -96,7 +96,7 @@ def failure_report(student: str, track: Track, seed: int, reason: str) -> Report
                 for check, worth in part.points.items()
             ),
         )
-        for part in track.parts
+        for part in track.graded
     }
     return Report(
         student=student,
@@ -106,7 +106,7 @@ def failure_report(student: str, track: Track, seed: int, reason: str) -> Report
         isolation={},
         verdict=verdict,
         score=0.0,
-        max_score=track.max_score,
+        max_score=sum(part.max_score for part in track.graded),
         parts=parts,
         error=reason,
     )

@@ -32,6 +32,7 @@ class Parcel:
     seed: int
     limits: Limits
     trusted: bool  # grade even where student code cannot be isolated
+    parts: tuple[str, ...] = ()  # the parts to grade, where they were chosen
 
     def pack(self) -> bytes:
         """Return it as JSON; student ids and paths may hold what is no text, and come out the same."""
@@ -42,7 +43,7 @@ class Parcel:
             "lenient": sorted(self.submission.lenient),
         }
         terms, limits = asdict(self.terms), asdict(self.limits)
-        how = {"seed": self.seed, "limits": limits, "terms": terms, "trusted": self.trusted}
+        how = {"seed": self.seed, "limits": limits, "terms": terms, "trusted": self.trusted, "parts": self.parts}
         return _packed({"submission": submission, **how})
 
     @classmethod
@@ -60,7 +61,7 @@ class Parcel:
             "verdict": Verdict(inner["verdict"]) if inner["verdict"] is not None else None,
         }
         terms, limits = Terms(**found["terms"]), Limits(**found["limits"])
-        return cls(Submission(**inner), terms, found["seed"], limits, found["trusted"])
+        return cls(Submission(**inner), terms, found["seed"], limits, found["trusted"], tuple(found["parts"]))
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ class Sandboxes:
         _end(nurseries)
 
     def _answer(self, parcel: Parcel) -> Answer:
-        track = load_track(parcel.terms.track)
+        track = load_track(parcel.terms.track).choosing(parcel.parts)
         own = Terms.of(track, parcel.limits)
         if own != parcel.terms:
             return Answer("different", _difference(own, parcel.terms))

@@ -17,10 +17,13 @@ Examples:
   workshop build                   write exercises/ anew from solutions/
   workshop build --check           only name what is stale (exit status 1)
   workshop build --solved answers  the notebooks with our answers, elsewhere
+  workshop build --nbgrader course --assignment gpt
+                                   course/source/gpt/, for nbgrader
 
 \b
 What somebody has written into a stub is kept beside it, as
-attention.before-build-1.txt. Exit status: 0, 1 stale, 2 cannot be done."""
+attention.before-build-1.txt. In an nbgrader course an older notebook is kept
+beside gradebook.db, where nbgrader does not hand it out. Exit status: 0, 1 stale, 2 cannot be done."""
 
 
 def build(
@@ -28,10 +31,16 @@ def build(
     solved: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write the notebooks with our answers to DIR, and nothing else.")
     ] = None,
+    nbgrader: Annotated[
+        Path | None, typer.Option(metavar="COURSE_DIR", help="Write the source assignment of an nbgrader course there.")
+    ] = None,
+    assignment: Annotated[
+        str | None, typer.Option(metavar="NAME", help="What nbgrader calls it. Default: the course's name.")
+    ] = None,
     root: Annotated[Path | None, typer.Option(metavar="DIR", help="The course's checkout. Default: the kit's.")] = None,
     track: Annotated[str, typer.Option(metavar="NAME", help="The course.")] = "gpt",
 ) -> None:
-    """Generate the stubs and notebooks from the solutions."""
+    """Generate the stubs and notebooks, and the nbgrader assignment, from the solutions."""
     import autograder
     from autograder.oracle.released import released
 
@@ -47,9 +56,16 @@ def build(
     if missing := [name for name in ("jupytext", "nbformat") if importlib.util.find_spec(name) is None]:
         typer.echo(f'Error: this needs {" and ".join(missing)}: pip install "gpt-workshop-kit[authoring]"', err=True)
         raise typer.Exit(USAGE)
+    if assignment is not None and nbgrader is None:
+        raise typer.BadParameter(
+            "this names an nbgrader assignment: add --nbgrader COURSE_DIR.", param_hint="--assignment"
+        )
     try:
         if solved is not None:
             _write_solved(top, course, solved)
+            return
+        if nbgrader is not None:
+            _write_assignment(top, course, nbgrader, course.name if assignment is None else assignment, check)
             return
         changes = stale(top, course) if check else write_all(top, course)
     except AuthoringError as error:
@@ -65,6 +81,36 @@ def build(
         raise typer.Exit(NOT_RIGHT)
     if not changes:
         typer.echo("Everything in exercises is current.")
+
+
+def _write_assignment(root: Path, course: Track, folder: Path, name: str, check: bool) -> None:
+    """Write the assignment into an nbgrader course, or with `check` name what is stale there. Raises AuthoringError."""
+    from autograder.authoring.assignment import (
+        assignment_files,
+        shows_hidden_tests,
+        stale_assignment,
+        write_assignment,
+    )
+    from autograder.gradebook.cells import notebook_name
+
+    files = assignment_files(root, course, folder, name)
+    changes = stale_assignment(files) if check else write_assignment(files, folder)
+    for change in changes:
+        kept = f"; the one that was there is now {change.kept}" if change.kept else ""
+        typer.echo(f"{change.what if check else 'written'}: {change.file}{kept}")
+    if shows_hidden_tests(folder):
+        typer.echo(
+            f"{folder / 'nbgrader_config.py'} is yours, and lets nbgrader show hidden tests in its feedback. Add:\n"
+            'c.GenerateFeedback.preprocessors = ["nbgrader.preprocessors.GetGrades", '
+            '"nbgrader.preprocessors.ClearHiddenTests", "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor"]'
+        )
+    if check and changes:
+        typer.echo(f"Run: workshop build --nbgrader {folder} --assignment {name}")
+        raise typer.Exit(NOT_RIGHT)
+    if changes:
+        typer.echo(f"Next, in {folder}: nbgrader generate_assignment {name}")
+    else:
+        typer.echo(f"source/{name}/{notebook_name(course)}.ipynb is current.")
 
 
 def _write_solved(root: Path, course: Track, folder: Path) -> None:

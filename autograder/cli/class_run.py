@@ -62,6 +62,7 @@ class ClassRun:
         self.kept: dict[str, str] = {}  # student whose earlier grade stays -> why there is no new one
         self.changes: list[Change] = []
         self.late: dict[str, Late] | None = {} if order.policy is not None else None
+        self.left: Counter[str] = Counter()  # optional part that was handed in, and is not graded -> by how many
         self.folder = GradesFolder(order.out, list(self.paths))
         try:
             self.folder.prepare()
@@ -120,6 +121,9 @@ class ClassRun:
     def _take(self, report: Report) -> None:
         """Keep a result, and write the student's files from what counts: our failure replaces no grade."""
         report, same_files = self.run.record(report), True
+        stems = {Path(path).stem for path in report.files}
+        graded = self.order.track.graded
+        self.left.update(p.name for p in self.order.track.optional if p not in graded and Path(p.file).stem in stems)
         if report.verdict is Verdict.UNGRADABLE:
             self.failed += 1
             earlier = self.ledger.current(report.student)
@@ -159,6 +163,15 @@ class ClassRun:
         seeds = Counter(sorted(report.seed for report in self.reports))
         return self.run.seed if self.run.seed in seeds or not seeds else seeds.most_common(1)[0][0]
 
+    def not_graded(self) -> str:
+        """Say which optional parts were handed in and are not graded in this run; nothing where there are none."""
+        if not self.left:
+            return ""
+        held = ", ".join(
+            f"{part.name} ({self.left[part.name]})" for part in self.order.track.optional if self.left[part.name]
+        )
+        return f"Handed in and not graded in this run, since these parts are optional: {held}. Add --parts all."
+
     def write_class(self, interrupted: bool) -> str:
         """Write the class files from what is done, and return the text of class.json; then the run is finished."""
         from autograder.reports.html import ClassMeta
@@ -170,8 +183,9 @@ class ClassRun:
             seed=self.shown_seed(),
             isolation=common_isolation(self.reports),
             title=self.order.track.title,
-            parts=tuple(part.name for part in self.order.track.parts),
+            parts=tuple(part.name for part in self.order.track.graded),
             expected=len(self.order.entries),
+            note=self.not_graded(),
         )
         text = self.folder.write_class(self.reports, meta, self.late)
         if not interrupted:
@@ -189,6 +203,8 @@ class ClassRun:
         if table:
             class_table(self.reports, self.console)
         self._tell_late()
+        if self.left:
+            say(self.not_graded())
         sentence = isolation_sentence(common_isolation(self.reports))
         if sentence:
             say(f"isolation: {clean(sentence)}")

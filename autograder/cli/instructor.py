@@ -11,7 +11,7 @@ import typer
 from autograder.cli.class_run import ClassRun, Order
 from autograder.cli.engine import EngineOption, JobsOption, SchedulerOption, chosen_engine
 from autograder.cli.screen import INTERRUPTED, OUR_FAULT, USAGE, Screen, write_plain
-from autograder.cli.student import course_named
+from autograder.cli.student import course_with
 from autograder.track import Track
 
 if TYPE_CHECKING:
@@ -32,8 +32,10 @@ Examples:
   workshop grade submissions                    a folder, one student each
   workshop grade submitted --out ../grades      an nbgrader tree
   workshop grade ada.zip --seed 42              one archive, an earlier seed
+  workshop grade --nbgrader course gpt          into nbgrader's gradebook.db
   workshop grade submissions --policy late.toml with late marks
   workshop grade submissions --json > all.json  the class as data
+  workshop grade submissions --parts all        the optional parts too
   workshop grade submissions --scheduler tcp://node1:8786   on a Dask cluster
 
 \b
@@ -42,6 +44,9 @@ student as soon as it is done. Files of students not graded now stay.
 Each result is kept in DIR/ledger.sqlite3. After a crash or Ctrl-C the same
 command goes on where it stopped, with the seed it had; what is there already
 for the same files, kit, course and limits is reported and not graded again.
+With --nbgrader, PATH is the name of an assignment that nbgrader collected:
+points and comments go into the course's gradebook, once all is graded, and
+the pages beside its feedback. What was set by hand there stays.
 On a cluster (pip install "gpt-workshop-kit[cluster]") this kit is installed
 on every node; submissions and results stay with this command alone. When a
 worker dies, another one grades what it had.
@@ -62,6 +67,10 @@ ledger; the new one counts, unless it could not be graded (our fault).
 Exit status: as of workshop grade."""
 
 PathArgument = Annotated[Path, typer.Argument(metavar="PATH", help="A folder of submissions, or a single one.")]
+CourseOption = Annotated[
+    Path | None,
+    typer.Option(metavar="COURSE_DIR", help="Grade what nbgrader collected there; PATH names the assignment."),
+]
 OutOption = Annotated[Path, typer.Option(metavar="DIR", help="The folder for the results.")]
 SeedOption = Annotated[
     int | None, typer.Option(metavar="N", min=0, help="Draw the weights and inputs of an earlier run.")
@@ -77,6 +86,12 @@ PolicyOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Due dates and penalties (TOML): adds late marks.")
 ]
 TrackOption = Annotated[str, typer.Option(metavar="NAME", help="The course to grade against.")]
+PartsOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="A,B|all", help="The parts to grade: names, or all with the optional ones. Default: required."
+    ),
+]
 TrustOption = Annotated[
     bool, typer.Option("--trust-students", help="Grade even where their code cannot be isolated from this machine.")
 ]
@@ -91,22 +106,27 @@ def grade(
         bool, typer.Option("--resume/--no-resume", help="Do not grade again what is there already.")
     ] = True,
     policy: PolicyOption = None,
+    nbgrader: CourseOption = None,
     jobs: JobsOption = None,
     engine: EngineOption = None,
     scheduler: SchedulerOption = None,
     timeout: TimeoutOption = None,
     memory: MemoryOption = None,
     track: TrackOption = "gpt",
+    parts: PartsOption = None,
     trust_students: TrustOption = False,
 ) -> None:
     """Grade a whole class and write its reports."""
-    course = course_named(track)
+    from autograder.cli.gradebook import course_at, deliver
+
+    course = course_with(track, parts)
     workplace = chosen_engine(engine, scheduler, jobs)
     rules = _policy(policy)
-    entries = _entries(path, course)
-    _refuse_unfit(out, path)
+    book = course_at(nbgrader, str(path), course) if nbgrader is not None else None
+    entries = list(book.entries) if book is not None else _entries(path, course)
+    _refuse_unfit(out, nbgrader or path)
     order = Order(
-        path,
+        book.submitted if book is not None else path,
         entries,
         course,
         _limits(timeout, memory),
@@ -123,7 +143,8 @@ def grade(
         if as_json:
             write_plain(text)
         run.tell(interrupted, table=not as_json)
-    raise typer.Exit(_status(run, interrupted))
+        missed = deliver(book, run) if book is not None and run.reports else 0
+    raise typer.Exit(_status(run, interrupted, missed))
 
 
 def regrade(
@@ -137,12 +158,13 @@ def regrade(
     timeout: TimeoutOption = None,
     memory: MemoryOption = None,
     track: TrackOption = "gpt",
+    parts: PartsOption = None,
     trust_students: TrustOption = False,
 ) -> None:
     """Grade again, and show what changed and why."""
     from autograder.cli.records import tell_changes
 
-    course = course_named(track)
+    course = course_with(track, parts)
     workplace = chosen_engine(engine, scheduler, jobs)
     rules = _policy(policy)
     entries = _entries(path, course)
@@ -201,10 +223,10 @@ def _done(run: ClassRun) -> str:
     return f"{len(run.reports)} of {len(run.order.entries)} were" if run.reports else "Nothing was"
 
 
-def _status(run: ClassRun, interrupted: bool) -> int:
+def _status(run: ClassRun, interrupted: bool, missed: int = 0) -> int:
     if interrupted:
         return INTERRUPTED
-    return OUR_FAULT if run.failed else 0
+    return OUR_FAULT if run.failed or missed else 0
 
 
 def _policy(path: Path | None) -> Policy | None:

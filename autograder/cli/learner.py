@@ -81,6 +81,8 @@ def status(path: Annotated[Path, _PATH] = Path(), track: Annotated[str, _TRACK] 
     console = Screen(sys.stdout)
     console.print(progress_table(course, progress, ascii=writes_ascii(console), current=progress.current(course)))
     console.print(progress_total(course, progress))
+    if course.optional:
+        typer.echo(f"* optional, with points of its own: workshop check {' '.join(p.name for p in course.optional)}")
     if not progress.parts:
         typer.echo("Nothing was checked here yet. Run: workshop check, or: workshop watch")
 

@@ -19,7 +19,9 @@ from autograder.verdict import Report, Verdict
 
 EPILOG = """\b
 Examples:
-  workshop check                       all parts, in this folder
+  workshop check                       the five parts of the GPT
+  workshop check tokenizer training    optional parts (and generation)
+  workshop check all                   all eight
   workshop check attention             one part
   workshop check mlp block --verbose   two parts, passed checks listed
   workshop check --path my_gpt.ipynb   a notebook, model.py or archive
@@ -33,7 +35,7 @@ Exit status: 0 all that was asked passes, 1 something is not right,
 def check(
     parts: Annotated[
         list[str] | None,
-        typer.Argument(metavar="PART", help="Parts to check: config, attention, ... Default: all."),
+        typer.Argument(metavar="PART", help="Parts to check: config, attention, ...; all. Default: the required ones."),
     ] = None,
     path: Annotated[Path, typer.Option(metavar="PATH", help="Your folder, model.py, notebook or archive.")] = Path(),
     track: Annotated[str, typer.Option(metavar="NAME", help="The course to check against.")] = "gpt",
@@ -46,7 +48,7 @@ def check(
 ) -> None:
     """Check your own work and say what is wrong with it."""
     course = course_named(track)
-    asked = [part_named(word, course) for word in parts or []]
+    asked = parts_named(parts or [], course)
     if not path.exists():
         raise typer.BadParameter(f"{path} is not there. Name the folder or file with your work.", param_hint="--path")
     drawn = seed_or_fresh(seed)
@@ -77,18 +79,32 @@ def course_named(name: str) -> Track:
         raise typer.BadParameter(str(error), param_hint="--track") from error
 
 
+def course_with(name: str, parts: str | None) -> Track:
+    """Return the track called `name`, to be graded on `parts`: "tokenizer,training", "all"; None: the required ones."""
+    track = course_named(name)
+    return track.choosing(parts_named([word for word in (parts or "").split(",") if word.strip()], track))
+
+
+def parts_named(words: Sequence[str], track: Track) -> list[str]:
+    """Return the parts that `words` name; "all" names every one, the optional ones too."""
+    if any(word.strip().casefold() == "all" for word in words):
+        return [part.name for part in track.every]
+    return list(dict.fromkeys(part_named(word.strip(), track) for word in words))
+
+
 def part_named(word: str, track: Track) -> str:
     """Return the part that `word` names, by its name, class or file; a usage error with the nearest name otherwise."""
-    names = {part.name: part.name for part in track.parts}
-    for part in track.parts:
-        names.setdefault(part.class_name.casefold(), part.name)
+    names = {part.name: part.name for part in track.every}
+    for part in track.every:
+        for each in part.names:
+            names.setdefault(each.casefold(), part.name)
         names.setdefault(part.file.casefold(), part.name)
     found = names.get(word.casefold())
     if found:
         return found
     near = difflib.get_close_matches(word.casefold(), names, n=1, cutoff=0.5)
     hint = f" Did you mean {names[near[0]]}?" if near else ""
-    known = ", ".join(part.name for part in track.parts)
+    known = ", ".join(part.name for part in track.every)
     raise typer.BadParameter(f"there is no part {word!r}.{hint} The parts are: {known}.", param_hint="PART")
 
 

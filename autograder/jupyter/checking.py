@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import secrets
 from functools import partial
 from pathlib import Path
+from types import FunctionType
+from typing import TYPE_CHECKING
 
 from autograder.hints import Hints, Ladder, load_hints
 from autograder.jupyter.cells import history
@@ -15,6 +18,9 @@ from autograder.progress import Progress, ProgressError, ProgressFile, holds_wor
 from autograder.reports.notebook import hint_html, hint_plain, note_html, report_html, report_text
 from autograder.track import Track, load_track
 from autograder.verdict import Report, Verdict
+
+if TYPE_CHECKING:
+    from autograder.sandbox import Nursery
 
 
 def check(*things: type | str, track: str = "gpt", seed: int | None = None) -> None:
@@ -32,8 +38,8 @@ def check(*things: type | str, track: str = "gpt", seed: int | None = None) -> N
             return
         asked.append(name)
     gathered = gather(course, history(), folder)
-    wanted = [part for part in course.parts if not asked or part.name in asked]
-    missing = [part.class_name for part in wanted if part.class_name not in gathered.places]
+    wanted = [part for part in course.every if part.name in asked] if asked else list(course.parts)
+    missing = [part.title for part in wanted if not any(name in gathered.places for name in part.names)]
     if missing and (asked or len(missing) == len(wanted)):
         sentence = f"There is no {' and no '.join(missing)} here yet: run the cell that defines it, then check again."
         problem = " ".join([*gathered.notices, sentence])
@@ -44,7 +50,7 @@ def check(*things: type | str, track: str = "gpt", seed: int | None = None) -> N
     except KeyboardInterrupt:
         show(note_html("Interrupted: nothing was graded."), "Interrupted: nothing was graded.")
         return
-    _show(report, gathered, course, folder, asked)
+    show_report(report, gathered, course, folder, asked)
 
 
 def hint(thing: type | str | None = None, track: str = "gpt") -> None:
@@ -64,11 +70,11 @@ def hint(thing: type | str | None = None, track: str = "gpt") -> None:
 
 def part_of(thing: object, track: Track) -> tuple[str, str]:
     """Return the part that a class or a word names, or a sentence why there is none."""
-    word = thing.__name__ if isinstance(thing, type) else thing
-    names = {part.class_name.casefold(): part.name for part in track.parts}
-    names |= {part.file.casefold(): part.name for part in track.parts}
-    names |= {part.name: part.name for part in track.parts}
-    known = ", ".join(part.name for part in track.parts)
+    word = thing.__name__ if isinstance(thing, type | FunctionType) else thing
+    names = {name.casefold(): part.name for part in track.every for name in part.names}
+    names |= {part.file.casefold(): part.name for part in track.every}
+    names |= {part.name: part.name for part in track.every}
+    known = ", ".join(part.name for part in track.every)
     if not isinstance(word, str):
         return "", f"check takes a class or the name of a part, not {type(word).__name__}. The parts are: {known}."
     if found := names.get(word.casefold()):
@@ -78,14 +84,16 @@ def part_of(thing: object, track: Track) -> tuple[str, str]:
     return "", f"There is no part {word!r}.{guess} The parts are: {known}."
 
 
-def grade_gathered(gathered: Gathered, track: Track, seed: int, asked: list[str]) -> Report:
-    """Grade in a sandbox that lives as long as this check. Our own failures become a report that says so."""
+def grade_gathered(
+    gathered: Gathered, track: Track, seed: int, asked: list[str], sandbox: Nursery | None = None
+) -> Report:
+    """Grade in `sandbox`, or one of its own. Our own failures become a report that says so."""
     from autograder.sandbox import Limits, Nursery
 
     limits = Limits()
     student = gathered.submission.student
     try:
-        with Nursery(limits) as nursery:
+        with contextlib.nullcontext(sandbox) if sandbox is not None else Nursery(limits) as nursery:
             nursery.start()  # its process imports torch while the next line may do the same here
             from autograder.grading import grade
 
@@ -97,7 +105,8 @@ def grade_gathered(gathered: Gathered, track: Track, seed: int, asked: list[str]
         return failure_report(student, track, seed, reason)
 
 
-def _show(report: Report, gathered: Gathered, track: Track, folder: Path, asked: list[str]) -> None:
+def show_report(report: Report, gathered: Gathered, track: Track, folder: Path, asked: list[str]) -> None:
+    """Show what was found about the parts in `asked` (all, when it is empty), and keep the progress."""
     progress, notices = _progress(folder, track, report)
     parts = [part for name, part in report.parts.items() if not asked or name in asked]
     hints = load_hints(track.name)
@@ -105,8 +114,9 @@ def _show(report: Report, gathered: Gathered, track: Track, folder: Path, asked:
     ladders = [_ladder(hints, name, progress) for name in open_parts]
     found = [ladder for ladder in ladders if ladder is not None]
     press = can_press()
-    names = [part.title for part in parts if part.title in gathered.places]
-    sources = ", ".join(f"{name} from {gathered.places[name]}" for name in names)
+    known = [(part.title, track.part(part.name).names) for part in parts]
+    found_in = [(title, gathered.places[name]) for title, names in known for name in names if name in gathered.places]
+    sources = ", ".join(f"{title} from {place}" for title, place in dict(found_in).items())
     html = report_html(report, parts, track, progress, hints=() if press else found, sources=sources)
     text = "\n".join([report_text(report, parts, track, progress), *gathered.notices, *notices])
     for notice in (*gathered.notices, *notices):
@@ -145,7 +155,7 @@ def _ladder(hints: Hints, name: str, progress: Progress) -> Ladder | None:
 
 def _keeps(folder: Path, track: Track) -> bool:
     """Tell whether progress is kept in `folder`: it holds a part, as a notebook or as a file."""
-    books = (part.file.removesuffix(".py") + ".ipynb" for part in track.parts)
+    books = (part.file.removesuffix(".py") + ".ipynb" for part in track.every)
     return holds_work(folder, track) or any((folder / name).is_file() for name in books)
 
 

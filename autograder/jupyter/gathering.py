@@ -8,7 +8,7 @@ from pathlib import Path
 
 from autograder.jupyter.cells import definitions, saved
 from autograder.submission import Submission, read_submission
-from autograder.submission.choice import defined
+from autograder.submission.choice import brought, defined
 from autograder.submission.limits import Refused
 from autograder.track import Part, Track
 
@@ -31,12 +31,14 @@ def gather(track: Track, cells: list[str], folder: Path) -> Gathered:
     """
     own = definitions(cells)
     mine = defined(track, own)
+    for part in track.optional:
+        mine |= brought(part, own)
     files: dict[str, bytes] = {}
     lenient: set[str] = set()
-    places = dict.fromkeys((name for name in track.classes if name in mine), STUDENT)
+    places = dict.fromkeys((name for part in track.every for name in part.names if name in mine), STUDENT)
     notices: list[str] = []
-    for part in track.parts:
-        if part.class_name in mine:
+    for part in track.every:
+        if mine.intersection(part.names):
             continue
         try:
             found = beside(part, folder, track)
@@ -46,17 +48,21 @@ def gather(track: Track, cells: list[str], folder: Path) -> Gathered:
         if found is not None:
             path, data, repairs = found
             notices += repairs
-            files[part.file], places[part.class_name] = data, path.name
+            files[part.file] = data
+            places |= dict.fromkeys(part.names, path.name)
             if path.suffix == ".ipynb":
                 lenient.add(part.file)
-    one = [part for part in track.parts if part.class_name in mine]
+    one = [part for part in track.every if mine.intersection(part.names)]
     target = one[0].file if len(one) == 1 else track.single_file
     if mine:
         files[target] = own.encode("utf-8", "backslashreplace")
         lenient.add(target)
         if len(one) > 1 and len(files) > 1:  # the other parts import these by the names of their files
             module = track.single_file.removesuffix(".py")
-            files |= {part.file: f"from {module} import {part.class_name}\n".encode() for part in one}
+            files |= {
+                part.file: f"from {module} import {', '.join(name for name in part.names if name in mine)}\n".encode()
+                for part in one
+            }
     with tempfile.TemporaryDirectory(prefix="workshop-") as place:
         for name, data in files.items():
             (Path(place) / name).write_bytes(data)

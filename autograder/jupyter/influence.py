@@ -24,6 +24,8 @@ def picture(thing: type, track: str = "gpt") -> None:
     """Draw what a class of this notebook does: `picture(CausalSelfAttention)`. It runs here, in this kernel."""
     course = load_track(track)
     name, problem = part_of(thing, course)
+    if not problem and course.part(name).functions:
+        problem = f'There is no picture of {course.part(name).file}: check("{name}") says what there is to say.'
     if not problem and not isinstance(thing, type):
         problem = f"picture takes the class itself: picture({course.part(name).class_name})."
     if problem:

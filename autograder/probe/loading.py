@@ -141,6 +141,8 @@ def _run_definitions(
     for statement in _statements(source, full, spare, faults):
         if not isinstance(statement, kept):
             continue
+        if isinstance(statement, ast.ClassDef):
+            _drop_body_stub(statement)
         code = compile(ast.Module([statement], []), full, "exec", dont_inherit=True)
         if isinstance(statement, ast.Assign | ast.AnnAssign | ast.Try):
             try:
@@ -178,6 +180,12 @@ def _statements(source: bytes, full: str, names: Iterable[str], faults: dict[str
                 if re.search(rf"^[ \t]*class[ \t]+{name}\b", text, re.MULTILINE):
                     faults[name] = describe_exception(error, str(Path(full).parent), "import")
     return body
+
+
+def _drop_body_stub(node: ast.ClassDef) -> None:
+    """Take out the `raise NotImplementedError()` that nbgrader puts into a class body: the class is only unwritten."""
+    written = [line for line in node.body if not (isinstance(line, ast.Raise) and _gives_up(line))]
+    node.body = written or [ast.copy_location(ast.Pass(), node)]
 
 
 def _facts(thing: Any, tree: str) -> dict[str, Any]:

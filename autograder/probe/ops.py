@@ -37,6 +37,7 @@ from autograder.probe.facts import (
     seeded,
 )
 from autograder.probe.faults import describe_exception
+from autograder.probe.functions import call_functions
 from autograder.probe.loading import Loaded, Substitutes, load_tree
 from autograder.probe.standing_in import place, standing_in
 from autograder.probe.standins import standin_class
@@ -119,17 +120,18 @@ class Workbench:
             "step": self._step,
             "copy": self._copy,
             "forget": self._forget,
+            "functions": self._functions,
         }
         try:
             data, out = operations[op](args, tensors)
         except StudentFault as fault:
             data, out = self._fault(fault), {}
-        kind = (op, args.get("cls"))
+        kind = (op, args.get("cls", args.get("name")))
         self._handled += 1
-        if (op in ("load", "build") and kind not in self._inspected) or self._handled % LOOK_EVERY == 0:
+        if (op in ("load", "build", "functions") and kind not in self._inspected) or self._handled % LOOK_EVERY == 0:
             self._inspected.add(kind)
             self._watch.inspect()
-        elif op in ("config", "build", "trials", "call", "calls"):
+        elif op in ("config", "build", "trials", "call", "calls", "functions"):
             self._watch.glance()
         data["watch"] = {
             "tampering": self._watch.tampering,
@@ -394,6 +396,10 @@ class Workbench:
         with student_code("load_state_dict"):
             target.load_state_dict(source.state_dict())
         return {}, {}
+
+    def _functions(self, args: dict[str, Any], tensors: dict[str, Tensor]) -> Result:
+        """Call a function of the submission, or methods of a class: see functions.py."""
+        return call_functions(self._class(args["name"]), args["calls"], tensors, self._tree, self._watch.glance)
 
     def _forget(self, args: dict[str, Any], _: dict[str, Tensor]) -> Result:
         self._models.pop(args["handle"], None)

@@ -34,6 +34,7 @@ class ClassMeta:
     title: str = ""
     parts: tuple[str, ...] = ()  # in track order; empty: as found in the reports
     expected: int | None = None  # how many submissions there were, where the run was interrupted
+    note: str = ""  # a sentence about the run as a whole
 
 
 def student_page(report: Report, late: Late | None = None) -> str:

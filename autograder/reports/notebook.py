@@ -50,7 +50,7 @@ def report_html(
         total=progress_total(track, progress),
         progress=[
             (part.name, known.verdict, min(known.points, part.max_score), part.max_score)
-            for part in track.parts
+            for part in (*track.parts, *(each for each in track.optional if each.name in progress.parts))
             for known in [progress.part(part.name)]
         ],
     )

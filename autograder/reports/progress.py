@@ -31,12 +31,13 @@ def progress_table(track: Track, progress: Progress, *, ascii: bool, current: st
     table.add_column("attempts", justify="right", no_wrap=True)
     table.add_column("hints", justify="right", no_wrap=True)
     table.add_column("first passed", no_wrap=True)
-    for part in track.parts:
+    for part in track.every:
         known = progress.part(part.name)
+        mark = "*" if part.optional else " " if track.optional else ""
         table.add_row(
             ">" if part.name == current else "",
             Text(part.name, style="bold" if part.name == current else ""),
-            f"{points(_best(part, known))} / {points(part.max_score)}",
+            f"{points(_best(part, known))} / {points(part.max_score)}{mark}",
             now(known.verdict, ascii=ascii),
             str(min(known.attempts, _MOST_ATTEMPTS)),
             str(min(known.hints_used, _MOST_ATTEMPTS)),
@@ -49,7 +50,12 @@ def progress_total(track: Track, progress: Progress) -> str:
     """Return the best points of all parts together, and how many passed, in one line."""
     best = sum(_best(part, progress.part(part.name)) for part in track.parts)
     passed = sum(progress.passed(part.name) for part in track.parts)
-    return f"{points(best)} of {points(track.max_score)} points, {passed} of {len(track.parts)} parts passed"
+    line = f"{points(best)} of {points(track.max_score)} points, {passed} of {len(track.parts)} parts passed"
+    if not any(part.name in progress.parts for part in track.optional):
+        return line
+    best = sum(_best(part, progress.part(part.name)) for part in track.optional)
+    most = sum(part.max_score for part in track.optional)
+    return f"{line}; optional parts: {points(best)} of {points(most)}"
 
 
 def now(verdict: Verdict | None, *, ascii: bool) -> Text:

@@ -5,12 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from autograder.track import Track
+from autograder.track import Part, Track
 
 
 def defined(track: Track, text: str) -> set[str]:
     """Return the track's classes for which `text` has a `class NAME` statement."""
     return {name for name in track.classes if re.search(rf"^[ \t]*class[ \t]+{re.escape(name)}\b", text, re.MULTILINE)}
+
+
+def brought(part: Part, text: str) -> set[str]:
+    """Return the names of an optional part that `text` defines at its top level, assigns or imports there."""
+
+    def brings(name: str) -> bool:
+        word = re.escape(name)
+        definition = rf"(?:class|(?:async[ \t]+)?def)[ \t]+{word}\b"
+        found = re.search(rf"^(?:{definition}|{word}[ \t]*=(?!=)|(?:from|import)\b.*\b{word}\b)", text, re.MULTILINE)
+        return found is not None
+
+    return {name for name in part.names if brings(name)}
 
 
 def mentioned(track: Track, text: str) -> set[str]:
@@ -31,8 +43,11 @@ def find_sources(track: Track, texts: Mapping[str, str]) -> dict[str, str]:
     """Return class -> file, out of `texts` (path -> text of each file that the track names).
 
     The part's own stub if the class is in it, else the single file, else another stub that defines the class (many
-    keep everything in gpt.py), else the stub that should have it. Classes without any file are left out.
+    keep everything in gpt.py), else the stub that should have it. Classes without any file are left out. The names of
+    an optional part are in its own file, or all in the single file or in another that defines one of them.
     """
+    optional = {part.file for part in track.optional}
+    every, texts = texts, {path: text for path, text in texts.items() if path not in optional}
     sources: dict[str, str] = {}
     for part in track.parts:
         name = part.class_name
@@ -45,6 +60,12 @@ def find_sources(track: Track, texts: Mapping[str, str]) -> dict[str, str]:
             sources[name] = elsewhere
         elif part.file in texts:
             sources[name] = part.file
+    for part in track.optional:
+        places = [part.file, track.single_file, *texts]
+        found = next((path for path in places if brought(part, every.get(path, ""))), None)
+        if found is None and part.file in every:
+            found = part.file
+        sources |= dict.fromkeys(part.names if found is not None else (), found or "")
     return sources
 
 

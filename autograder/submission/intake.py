@@ -12,11 +12,19 @@ from pathlib import Path
 from autograder.submission import problems
 from autograder.submission.archive import Archive
 from autograder.submission.book import Book, read_book
-from autograder.submission.choice import covering_notebooks, defined, find_sources, uncovered
+from autograder.submission.choice import brought, covering_notebooks, defined, find_sources, uncovered
 from autograder.submission.explain import explanation, line_number, not_utf8_warning, source_text
 from autograder.submission.folder import Folder, read_regular, unreadable
 from autograder.submission.limits import MAX_FILE, MAX_NOTEBOOK, MAX_SOURCE, MAX_TREE, MB, Refused, too_large
-from autograder.submission.names import Entry, Listing, required_names, shown, student_id, suffix_of
+from autograder.submission.names import (
+    Entry,
+    Listing,
+    optional_names,
+    required_names,
+    shown,
+    student_id,
+    suffix_of,
+)
 from autograder.submission.notebook import cell_of
 from autograder.submission.repair import repaired
 from autograder.submission.sieve import sift
@@ -129,7 +137,7 @@ def _lone_archive(folder: Folder) -> Listing:
 def _from_source(draft: _Draft, name: str, data: bytes) -> None:
     """A single file: it holds all classes, whatever it is called, unless it is the stub of one part."""
     track = draft.track
-    own = {part.class_name for part in track.parts if part.file == name}
+    own = {each for part in track.every if part.file == name for each in part.names}
     target = name if own and defined(track, source_text(data)) <= own else track.single_file
     draft.record(shown(name), data)
     draft.tree[target] = data
@@ -150,7 +158,8 @@ def _from_listing(draft: _Draft, listing: Listing) -> None:
     stubs = {path: source_text(draft.tree[path]) for path in required if path in draft.tree}
     if track.single_file not in stubs:
         _from_notebooks(draft, listing, sifted.notebooks, stubs)
-    if not any(path in draft.tree for path in required):
+    _optional_notebooks(draft, listing, sifted.notebooks)
+    if not any(path in draft.tree for path in (*required, *optional_names(track))):
         texts = {path: source_text(data) for path, data in draft.tree.items() if "/" not in path}
         raise problems.nothing_to_grade(listing.entries, track, texts)
     draft.warnings += problems.misnamed(listing.entries, required, set(draft.tree))
@@ -193,6 +202,27 @@ def _from_notebooks(draft: _Draft, listing: Listing, entries: list[Entry], stubs
         _add_notebooks(draft, [found[name] for name in chosen])
 
 
+def _optional_notebooks(draft: _Draft, listing: Listing, entries: list[Entry]) -> None:
+    """Take tokenizer.ipynb as tokenizer.py, where there is none; one that does not read is told, and left out."""
+    places = {entry.path: entry for entry in entries}
+    for part in draft.track.optional:
+        entry = places.get(part.file.removesuffix(".py") + ".ipynb")
+        if entry is None or part.file in draft.tree or entry.size > MAX_NOTEBOOK:
+            continue
+        try:
+            book = _book(draft, entry.path, listing.read(entry, MAX_NOTEBOOK))
+        except Refused as refusal:
+            draft.warnings.append(refusal.sentence)
+            continue
+        found = repaired([book], draft.track)
+        data = found.source.encode("utf-8", "backslashreplace")
+        if len(data) <= MAX_SOURCE and brought(part, source_text(data)):
+            draft.tree[part.file] = data
+            draft.lenient.add(part.file)
+            draft.shown_as[part.file] = shown(entry.path)
+            draft.repairs += found.repairs
+
+
 def _book(draft: _Draft, name: str, data: bytes) -> Book:
     book = read_book(data, name)
     draft.record(name, data)
@@ -215,7 +245,8 @@ def _add_notebooks(draft: _Draft, books: list[Book]) -> None:
 
 
 def _assign(draft: _Draft) -> None:
-    texts = {path: source_text(data) for path, data in draft.tree.items() if path in required_names(draft.track)}
+    names = {*required_names(draft.track), *optional_names(draft.track)}
+    texts = {path: source_text(data) for path, data in draft.tree.items() if path in names}
     draft.sources = find_sources(draft.track, texts)
     single = draft.track.single_file
     for name in draft.track.classes:

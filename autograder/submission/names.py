@@ -95,6 +95,11 @@ def required_names(track: Track) -> tuple[str, ...]:
     return tuple(dict.fromkeys((track.single_file, *(part.file for part in track.parts))))
 
 
+def optional_names(track: Track) -> tuple[str, ...]:
+    """Return the file names of the optional parts."""
+    return tuple(part.file for part in track.optional)
+
+
 def is_system(name: str) -> bool:
     """Is this a file that an operating system leaves everywhere?"""
     return name in SYSTEM_NAMES or name.startswith("._")

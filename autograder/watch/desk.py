@@ -81,7 +81,7 @@ class Desk:
     @property
     def next_part(self) -> str:
         """The next part after the current one that is not passed, round about; when all are passed, the next one."""
-        names = [part.name for part in self.track.parts]
+        names = [part.name for part in self.track.every]
         here = names.index(self.part)
         following = names[here + 1 :] + names[:here]
         return next((name for name in following if not self.progress.passed(name)), following[0] if following else "")
@@ -116,8 +116,8 @@ class Desk:
             self._open("part" if self.page == "help" else "help")
         elif key in ("escape", "enter"):
             self._open("part")
-        elif key.isdigit() and 1 <= int(key) <= len(self.track.parts):
-            self.go_to(self.track.parts[int(key) - 1].name)
+        elif key.isdigit() and 1 <= int(key) <= len(self.track.every):
+            self.go_to(self.track.every[int(key) - 1].name)
         return True
 
     def go_to(self, part: str) -> None:
@@ -144,17 +144,19 @@ class Desk:
         self.waiting, self.waiting_all = self.services.check([self.part]), False
 
     def _check_all(self) -> None:
-        self.waiting, self.waiting_all = self.services.check([part.name for part in self.track.parts]), True
+        begun = [part for part in self.track.optional if part.name == self.part or part.name in self.progress.parts]
+        names = [part.name for part in (*self.track.parts, *begun)]
+        self.waiting, self.waiting_all = self.services.check(names), True
         self._open("all")
 
     def _saved(self, event: Saved) -> None:
         own = self.track.part(self.part).file
-        other = next((part for part in self.track.parts if part.file in event.names and part.file != own), None)
+        other = next((part for part in self.track.every if part.file in event.names and part.file != own), None)
         if self.page != "reset":
             self._open("part")
         self.elsewhere = ""
         if other is not None and own not in event.names:
-            number = self.track.parts.index(other) + 1
+            number = self.track.every.index(other) + 1
             self.elsewhere = f"{other.file} was saved; you are on {self.part}. Press {number} to go there."
         self._check()
 

@@ -22,10 +22,10 @@ _HELP = """\
 Save a file: the current part is checked at once, with what is wrong and where to look.
 
 n      go to the next part that is not passed
-1-5    go to a part by its number
+1-8    go to a part by its number
 h      a hint; again: one rung further (idea, shapes, steps). It costs nothing
 l      list of the parts: points, attempts, hints
-c      check all parts
+c      check the required parts, and the optional ones that you have begun
 x      put the stub back (asks first; what you wrote is kept beside it)
 space  further down, page up, arrows: scroll
 Esc    back to the part
@@ -38,9 +38,9 @@ All weights and inputs of this run come from seed {seed}."""
 def head(desk: Desk, *, ascii: bool) -> RenderableType:
     """Return the line with the current part, and the one with all of them."""
     part = desk.track.part(desk.part)
-    title = Text.assemble((part.name, "bold"), f"  {part.class_name} in {part.file}")
+    title = Text.assemble((part.name, "bold"), f"  {part.class_name or ', '.join(part.functions)} in {part.file}")
     row = Text()
-    for number, each in enumerate(desk.track.parts, 1):
+    for number, each in enumerate(desk.track.every, 1):
         verdict = desk.progress.part(each.name).verdict
         mark = MARKS[verdict or Verdict.NOT_ATTEMPTED]
         here = each.name == part.name

@@ -1,0 +1,1 @@
+"""nbgrader's side of a class: its cells, its course folder, its gradebook, and our pages beside its own."""
