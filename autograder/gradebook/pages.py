@@ -17,11 +17,11 @@ from autograder.reports.folder import write_atomic
 from autograder.reports.marks import MARKS
 from autograder.reports.plain import clean, points
 from autograder.reports.summary import part_sentence
+from autograder.submission.book import read_book
 from autograder.submission.explain import source_text
 from autograder.submission.folder import read_regular
 from autograder.submission.intake import read_submission
 from autograder.submission.limits import MAX_NOTEBOOK, Refused
-from autograder.submission.notebook import code_cells
 from autograder.track import Track
 from autograder.verdict import Report
 
@@ -141,9 +141,9 @@ def _answers(work: Path, name: str) -> dict[str, str]:
     """Return what the student wrote into the cells that have an nbgrader id; of two with one id, the last."""
     try:
         data = read_regular(work, (name,), MAX_NOTEBOOK)
-        code_cells(data, name)  # refuses what is no notebook, or too much of one
+        read_book(data, name)  # refuses what is no notebook, or too much of one
         cells = json.loads(data).get("cells", [])
-    except (Refused, AttributeError):
+    except (Refused, AttributeError, ValueError, RecursionError):  # damaged: read otherwise, but not cell by cell
         return {}
     found = {}
     for cell in cells if isinstance(cells, list) else []:
