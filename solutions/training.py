@@ -78,9 +78,9 @@ def train_step(
     """Take one step on `batches`, pairs (x, y) of one size, as if they were one large batch. Return the mean loss.
 
     The model is in train mode. Gradients that were there before do not count. The gradient is that of the mean loss
-    over all batches. If the norm of all gradients together is above `max_norm`, all are scaled down to it. Every group of
-    `optimizer.param_groups` gets the learning rate `lr`. Then the optimizer steps, once. The mean loss, from before the
-    step, is a float.
+    over all batches. If the norm of all gradients together is above `max_norm`, all are scaled down to it. Every group
+    of `optimizer.param_groups` gets the learning rate `lr`. Then the optimizer steps, once. The mean loss, from before
+    the step, is a float.
     """
     # train mode; forget old gradients; add up those of loss / number of batches; clip; set lr; step.
     ### BEGIN SOLUTION
