@@ -134,6 +134,10 @@ class Track:
         """The part that is the configuration; None where classes take plain numbers."""
         return next((part for part in self.parts if part.role == "config"), None)
 
+    def bank_knows_gradients(self, part: Part) -> bool:
+        """Whether the bank's gradients are those of `part`: a whole model's are of one whose table and head are one."""
+        return self.tables.tied or not part.takes_tokens
+
     def in_words(self, sentence: str) -> str:
         """Return a sentence of a check in the words of the course: n_embd is n_embed in some."""
         if not self.words:

@@ -18,7 +18,8 @@ from autograder.track import Track, load_track
 from autograder.verdict import Report
 
 #: What a submission's files are called when they are imported.
-STEMS = ("config", "attention", "mlp", "block", "gpt", "model", "head", "transformer", "convert")
+STEMS = ("config", "attention", "mlp", "block", "gpt", "model", "tokenizer", "training", "generation")
+STEMS += ("head", "transformer", "convert")
 
 
 @pytest.fixture(autouse=True)

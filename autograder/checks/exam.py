@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from autograder.checks.diagnosis import Diagnosis, named
 from autograder.checks.evidence import compare
 from autograder.checks.names import Names, candidates, exact
 from autograder.checks.registry import Outcome, Stopped, failed
@@ -24,7 +25,7 @@ from autograder.checks.replies import Answer, Model
 from autograder.checks.series import Case, batches
 from autograder.checks.student import Call, StandIns, Student, Trial, must
 from autograder.oracle.cases import Config, Draws, Sizes, full_shapes, own_and_standin_shapes
-from autograder.oracle.misconceptions import recognise
+from autograder.oracle.misconceptions import recognise, recognise_gradients
 from autograder.oracle.reference import Expected, Reference
 from autograder.track import Part, Shape
 from autograder.verdict import Verdict
@@ -61,14 +62,6 @@ class Specimen:
 
 #: Gives a model that was built and what its calls came to, or raises Stopped when it could not be built.
 Started = Callable[[], tuple[Model, list[Answer | Outcome]]]
-
-
-@dataclass(frozen=True)
-class Diagnosis:
-    """A mistake that has a name."""
-
-    sentence: str
-    look_at: str
 
 
 class Exam:
@@ -244,15 +237,23 @@ class Exam:
 
     def diagnose(self, specimen: Specimen, inputs: Mapping[str, Tensor], output: Tensor) -> Diagnosis | None:
         """Name the known mistake (or the two) that gives exactly this output, if there is one."""
-        part = specimen.part
-        weights = part.in_bank_names(specimen.weights)
-        found = recognise(part.mistakes, inputs, weights, specimen.sizes.config, output)
-        if not found:
-            return None
-        if len(found) == 1:
-            return Diagnosis(found[0].sentence, found[0].look_at)
-        sentences = " And: ".join(entry.sentence for entry in found)
-        return Diagnosis(f"Two mistakes at once. {sentences}", " ".join(dict.fromkeys(e.look_at for e in found)))
+        part, config = specimen.part, specimen.sizes.config
+        return named(recognise(part.mistakes, inputs, part.in_bank_names(specimen.weights), config, output))
+
+    def diagnose_gradients(
+        self,
+        specimen: Specimen,
+        inputs: Mapping[str, Tensor],
+        mine: Mapping[str, Tensor],
+        right: Mapping[str, Tensor],
+        cotangent: Tensor | None,
+    ) -> Diagnosis | None:
+        """Name the known mistake (or the two) that leaves the output right and gives exactly these gradients."""
+        part, config = specimen.part, specimen.sizes.config
+        if self._whole(part) or not self.track.bank_knows_gradients(part):
+            return None  # sub-parts are the student's own here: the bank knows their stand-ins alone
+        weights, own, wanted = (part.in_bank_names(tensors) for tensors in (specimen.weights, mine, right))
+        return named(recognise_gradients(part.mistakes, inputs, weights, config, own, wanted, cotangent))
 
     # -- how to examine -----------------------------------------------------------------------------------------------
 

@@ -1,8 +1,13 @@
-"""`picture`: which position hears which, measured on the class of this notebook; for GPTConfig, where numbers live."""
+"""`picture`: what a class of this notebook does: who hears whom, what attention looks at, where the loss starts.
+
+For GPTConfig it shows where the numbers of a model live.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +38,7 @@ def picture(thing: type, track: str = "gpt") -> None:
         return
     try:
         part = course.part(name)
-        item = _sizes(course, thing) if part.role == "config" else influence(thing, course, part)
+        items = [_sizes(course, thing)] if part.role == "config" else _pictures(course, thing, part)
     except NotImplementedError:
         text = f"Nothing to draw yet: {thing.__name__} is still to be written."
         show(note_html(text), text)
@@ -41,7 +46,18 @@ def picture(thing: type, track: str = "gpt") -> None:
         text = f"Nothing to draw: {type(error).__name__}: {error}. `check({thing.__name__})` says more."
         show(note_html(text), text)
     else:
-        show(exhibit_html(item), exhibit_text(item))
+        for item in items:
+            show(exhibit_html(item), exhibit_text(item))
+
+
+def _pictures(track: Track, cls: type, part: Part) -> list[Evidence]:
+    pattern = None if part.constructor else _attention(cls)
+    found = [influence(cls, track, part), pattern, _start(track, cls, part)]
+    return [item for item in found if item is not None]
+
+
+def _made(cls: Any, part: Part, config: dict[str, int]) -> Any:
+    return cls(**part.arguments(config)) if part.constructor else cls(SimpleNamespace(**config))
 
 
 def influence(cls: type, track: Track, part: Part) -> Evidence:
@@ -51,20 +67,65 @@ def influence(cls: type, track: Track, part: Part) -> Evidence:
     """
     import torch
 
-    torch_state = torch.random.get_rng_state()
-    try:
-        torch.manual_seed(0)
-        module = cls(**part.arguments(_CONFIG)) if part.constructor else cls(SimpleNamespace(**_CONFIG))
+    with _same_random_state():
+        module = _made(cls, part, _CONFIG)
         x, y = _run(module, track, part)
         direction = torch.randn(y.shape[1:])
         rows = []
         for i in range(_T):
             (gradient,) = torch.autograd.grad((y[0, i] * direction[i]).sum(), x, retain_graph=True, allow_unused=True)
             rows.append([0.0] * _T if gradient is None else gradient[0].norm(dim=-1).tolist())
-    finally:
-        torch.random.set_rng_state(torch_state)
     data = {"rows": rows, "row_label": "output position", "column_label": "input position"}
     return Evidence("matrix", f"Who hears whom in {cls.__name__}", {**data, "empty_above_diagonal": True})
+
+
+def _attention(cls: Any) -> Evidence | None:
+    """Return the attention weights of the first head of `cls`, where it is an attention with the contract's layers."""
+    import torch
+
+    from autograder.checks.attention_pattern import CONFIG, pattern_evidence, patterns, question
+    from autograder.oracle.cases import Draws
+
+    weights, x = question(Draws(0))
+    with _same_random_state(), torch.no_grad():
+        module = cls(SimpleNamespace(**CONFIG))
+        own = dict(module.named_parameters())
+        if own.keys() != weights.keys() or any(own[name].shape != value.shape for name, value in weights.items()):
+            return None
+        for name, value in weights.items():
+            own[name].copy_(value)
+        found = patterns(module(x))
+    return None if found is None else pattern_evidence(found, 0)
+
+
+def _start(track: Track, cls: Any, part: Part) -> Evidence | None:
+    """Return the loss of an untrained `cls` beside ln V, where it is a model that gives a loss."""
+    import torch
+
+    if not issubclass(cls, torch.nn.Module) or not part.takes_tokens:
+        return None
+    vocab = track.config["vocab_size"]
+    with _same_random_state(), torch.no_grad():
+        module = _made(cls, part, {**_CONFIG, "vocab_size": vocab, "n_embd": 48})
+        idx = torch.randint(vocab, (8, _T + 1))
+        _, loss = module(idx[:, :-1], idx[:, 1:])
+    if loss is None:
+        return None
+    rows = [["yours", round(float(loss), 4)], [f"ln {vocab}", round(math.log(vocab), 4)]]
+    return Evidence("bars", "Loss before training", {"rows": rows})
+
+
+@contextlib.contextmanager
+def _same_random_state() -> Iterator[None]:
+    """Draw the same numbers each time, and leave the notebook's own generator as it was."""
+    import torch
+
+    state = torch.random.get_rng_state()
+    try:
+        torch.manual_seed(0)
+        yield
+    finally:
+        torch.random.set_rng_state(state)
 
 
 def _run(module: Any, track: Track, part: Part) -> tuple[Tensor, Tensor]:
