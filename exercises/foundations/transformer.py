@@ -22,7 +22,7 @@ class Transformer(nn.Module):
         """Make both tables, the blocks, the final norm and the head."""
         super().__init__()
         # TODO: make token_embed, position_embed, attn_blocks (nn.ModuleList), layer_norm, lm_head; keep context_length.
-        # Optional: a switch self.checkpointing = False (see forward_hidden).
+        # Optional: a switch called checkpointing, off at first (see forward_hidden).
         # Ours takes 7 lines.
         raise NotImplementedError("Transformer.__init__ is still to be written")
 

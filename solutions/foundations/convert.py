@@ -20,23 +20,23 @@ class GPTStyle(nn.Module):
 
     def __init__(self, n_head: int, n_embed: int, context_length: int, vocab_size: int, N_BLOCKS: int) -> None:
         super().__init__()
-        self.n_head = n_head
+        self.n_head, C = n_head, n_embed
 
         def block() -> nn.ModuleDict:
-            attn = {"c_attn": nn.Linear(n_embed, 3 * n_embed), "c_proj": nn.Linear(n_embed, n_embed)}
-            mlp = {"c_fc": nn.Linear(n_embed, 4 * n_embed), "c_proj": nn.Linear(4 * n_embed, n_embed)}
-            norms = {"ln_1": nn.LayerNorm(n_embed), "ln_2": nn.LayerNorm(n_embed)}
+            attn = {"c_attn": nn.Linear(C, 3 * C), "c_proj": nn.Linear(C, C)}
+            mlp = {"c_fc": nn.Linear(C, 4 * C), "c_proj": nn.Linear(4 * C, C)}
+            norms = {"ln_1": nn.LayerNorm(C), "ln_2": nn.LayerNorm(C)}
             return nn.ModuleDict({**norms, "attn": nn.ModuleDict(attn), "mlp": nn.ModuleDict(mlp)})
 
         self.transformer = nn.ModuleDict(
             {
-                "wte": nn.Embedding(vocab_size, n_embed),
-                "wpe": nn.Embedding(context_length, n_embed),
+                "wte": nn.Embedding(vocab_size, C),
+                "wpe": nn.Embedding(context_length, C),
                 "h": nn.ModuleList([block() for _ in range(N_BLOCKS)]),
-                "ln_f": nn.LayerNorm(n_embed),
+                "ln_f": nn.LayerNorm(C),
             }
         )
-        self.lm_head = nn.Linear(n_embed, vocab_size)
+        self.lm_head = nn.Linear(C, vocab_size)
 
     def forward(self, idx: torch.Tensor) -> torch.Tensor:
         """Return logits (B, T, V) of ids (B, T)."""
