@@ -20,10 +20,12 @@ from test_kill_matrix import complaints
 from typer.testing import CliRunner, Result
 
 from autograder.authoring.build import stale
+from autograder.authoring.canary import leaks, telling_lines
 from autograder.checks.registry import find_check
 from autograder.cli import app
 from autograder.grading import grade
 from autograder.hints import GENERAL, load_hints
+from autograder.jupyter.influence import picture
 from autograder.oracle.cases import full_shapes
 from autograder.oracle.reference import Reference, count
 from autograder.sandbox import Nursery
@@ -132,6 +134,28 @@ def test_weights_are_carried_over_to_a_gpt_with_matching_options(monkeypatch: py
         logits = mine(idx)[0]
         assert float((given(idx) - logits).abs().max()) < 1e-5
         assert float((other(idx)[0] - logits).abs().max()) < 1e-5
+
+
+def test_pictures_need_no_config(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "solutions" / "foundations"))
+    for name in STEMS:
+        sys.modules.pop(name, None)
+    shown: list[str] = []
+    monkeypatch.setattr("autograder.jupyter.influence.show", lambda html, text: shown.append(text))
+    for module, name in (("head", "Head"), ("transformer", "Transformer")):
+        picture(getattr(importlib.import_module(module), name), track="foundations")
+    assert "Who hears whom in Head" in shown[0] and "Who hears whom in Transformer" in shown[1]
+    assert "Loss before training" in shown[2] and len(shown) == 3
+
+
+def test_no_file_that_students_get_holds_a_line_of_the_answers() -> None:
+    files = [*(part.file for part in TRACK.every), *TRACK.extras]
+    folders = [ROOT / folder / "foundations" for folder in ("solutions", "exercises")]
+    answers, stubs = ([(folder / file).read_text(encoding="utf-8") for file in files] for folder in folders)
+    given = [*folders[1].rglob("*.py"), *folders[1].rglob("*.ipynb"), *(ROOT / "workshop_guide").glob("*.md")]
+    given += (ROOT / "autograder" / "tracks").glob("foundations*.toml")
+    members = {path.relative_to(ROOT).as_posix(): path.read_bytes() for path in given}
+    assert list(leaks(members, telling_lines(answers, stubs))) == []
 
 
 def test_what_is_carried_over_is_told_and_a_stub_says_not_yet(tmp_path: Path) -> None:

@@ -95,9 +95,9 @@ def release(
     version = f"{autograder.__version__}+kit.{_digest(members)[:10]}"
     members["autograder/_sealed/release.json"] = _json({"version": version, "seeds": list(seeds), "track": track.name})
     _stamp(members, version)
-    texts = [(folder / part.file).read_text(encoding="utf-8") for folder in (solutions, stubs) for part in track.every]
-    half = len(track.every)
-    found = list(leaks(members, telling_lines(texts[:half], texts[half:])))
+    files = [*(part.file for part in track.every), *track.extras]
+    answers, given = ([(folder / file).read_text(encoding="utf-8") for file in files] for folder in (solutions, stubs))
+    found = list(leaks(members, telling_lines(answers, given)))
     if found:
         raise ReleaseError(f"What students must not see would be in the kit: {found[0]}")
     return _write(out, version, members)
