@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 
 from autograder import stubs
 from autograder.cli import app
+from autograder.kit_mark import marked
 from autograder.progress import FILE_NAME, PartProgress, Progress, ProgressFile
 from autograder.track import load_track
 from autograder.verdict import Verdict
@@ -54,7 +55,7 @@ def mine(here: Path) -> Path:
 def test_start_writes_the_stubs_and_says_what_is_next(here: Path) -> None:
     result = workshop("start")
     assert result.exit_code == 0 and "workshop watch" in result.output
-    assert all((here / "my_gpt" / name).read_bytes() == (EXERCISES / name).read_bytes() for name in FILES)
+    assert all((here / "my_gpt" / name).read_bytes() == marked((EXERCISES / name).read_bytes()) for name in FILES)
 
 
 def test_start_overwrites_nothing(mine: Path) -> None:
@@ -175,7 +176,7 @@ def test_reset_asks_and_keeps_what_was_written(mine: Path) -> None:
     assert (mine / "attention.py").read_text(encoding="utf-8") == "my own work"
     agreed = workshop("reset", "attention", answer="y\n")
     assert agreed.exit_code == 0 and "attention.before-reset-1.txt" in agreed.output
-    assert (mine / "attention.py").read_bytes() == (EXERCISES / "attention.py").read_bytes()
+    assert (mine / "attention.py").read_bytes() == marked((EXERCISES / "attention.py").read_bytes())
     assert (mine / "attention.before-reset-1.txt").read_text(encoding="utf-8") == "my own work"
 
 
@@ -191,7 +192,7 @@ def test_reset_of_an_untouched_stub_or_of_a_deleted_file(mine: Path) -> None:
     assert "is the stub already" in workshop("reset", "mlp", "--yes").output
     (mine / "mlp.py").unlink()
     assert workshop("reset", "mlp").exit_code == 0
-    assert (mine / "mlp.py").read_bytes() == (EXERCISES / "mlp.py").read_bytes()
+    assert (mine / "mlp.py").read_bytes() == marked((EXERCISES / "mlp.py").read_bytes())
     assert not list(mine.glob("*.txt"))
 
 
