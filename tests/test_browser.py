@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from answers import changed, solutions
-from browsing import PATIENCE, ROOT, SCREENSHOTS, chromium, jupyterlab, missing
+from browsing import PATIENCE, ROOT, SCREENSHOTS, chromium, jupyterlab, jupyterlab_of_course, missing
+from nbgrader_course import graded
 from sample_reports import sample_class
 
 from autograder.reports.html import ClassMeta, class_page, student_page
@@ -114,6 +115,22 @@ def test_a_student_sees_the_mistake_the_picture_and_the_hint_mends_the_cell_and_
         page.close()
     ours = json.loads((ROOT / "exercises" / "notebooks" / "attention.ipynb").read_text(encoding="utf-8"))
     assert "NotImplementedError" in "".join(ours["cells"][2]["source"]), "the course's own notebook is as it was"
+
+
+def test_an_instructor_sees_in_formgrader_the_scores_that_we_wrote(
+    browser: Browser, course_of_three: Path, tmp_path: Path
+) -> None:
+    graded(course_of_three)
+    with jupyterlab_of_course(course_of_three, tmp_path) as address:
+        page = browser.new_page(viewport={"width": 1200, "height": 700})
+        page.set_default_timeout(PATIENCE)
+        page.goto(f"{address}/formgrader/gradebook/gpt/model")
+        rows = page.locator("table tbody tr")
+        rows.nth(1).wait_for()
+        page.screenshot(path=SCREENSHOTS / "formgrader.png")
+        told = [" ".join(text.split()) for text in rows.all_inner_texts()]
+        page.close()
+    assert len(told) == 2 and any("100 / 100" in row for row in told) and any("93 / 100" in row for row in told), told
 
 
 # Pages
