@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from answers import changed
+from answers import SOLUTIONS, solutions
 from conftest import HandIn
 
 GUIDE = Path(__file__).resolve().parent.parent / "workshop_guide"
@@ -100,13 +100,39 @@ WRITTEN: dict[str, dict[str, tuple[str, str]]] = {
         '`reduction="sum"`': (LOSS, LOSS.replace("targets.flatten()", 'targets.flatten(), reduction="sum"')),
         "`lm_head.weight.data = wte.weight.data`": (TIE, "self.lm_head.weight.data = self.transformer.wte.weight.data"),
     },
+    "tokenizer": {
+        "`enumerate(characters, 1)`": ("in enumerate(characters)}", "in enumerate(characters, 1)}"),
+        "the fixed 65, whatever characters are given": ("in enumerate(characters)}", "in enumerate(CHARACTERS)}"),
+    },
+    "training": {
+        "`return data[places], data[places]`": ("data[places + 1]", "data[places]"),
+        "`max_lr * it / warmup_iters`": (
+            "return max_lr * (it + 1) / (warmup_iters + 1)",
+            "return max_lr * it / warmup_iters",
+        ),
+        "weight decay for every group": ('"weight_decay": 0.0', '"weight_decay": weight_decay'),
+        "the losses added up, not divided": ("share = loss / len(batches)", "share = loss"),
+        "no clipping": ("nn.utils.clip_grad_norm_(model.parameters(), max_norm)", "pass"),
+        "the rate set in the first group alone": ("in optimizer.param_groups:", "in optimizer.param_groups[:1]:"),
+        "no `zero_grad`": ("optimizer.zero_grad()", "pass"),
+        "`model.eval()`, and no way back": ("model.train(mode)", "pass"),
+    },
+    "generation": {
+        "`idx[:, :block_size]`": ("idx[:, -block_size:]", "idx[:, :block_size]"),
+        "`logits[:, 0]`": ("logits = logits[:, -1]", "logits = logits[:, 0]"),
+        "`logits * temperature`": ("logits / temperature", "logits * temperature"),
+        "the others get 0, not -inf": ("logits >= least, -torch.inf", "logits >= least, 0.0"),
+        "no `model.eval()`": ("model.eval()", "pass"),
+        "no `no_grad`": ("torch.no_grad()", "torch.enable_grad()"),
+    },
 }
+PAGES = {"tokenizer": "part1-tokenization.md", "training": "part3-training.md", "generation": "part4-generation.md"}
 CASES = [(part, what, *change) for part, changes in WRITTEN.items() for what, change in changes.items()]
 
 
 def rows(part: str) -> dict[str, str]:
     """Return the table of a page: what was written -> what the checker says."""
-    text = (GUIDE / f"part2-{part}.md").read_text(encoding="utf-8")
+    text = (GUIDE / PAGES.get(part, f"part2-{part}.md")).read_text(encoding="utf-8")
     return dict(re.findall(r'^\| (.+?) \| "([^"|]+)" \|$', text, re.MULTILINE))
 
 
@@ -115,7 +141,9 @@ def rows(part: str) -> dict[str, str]:
 def test_the_checker_says_what_the_guide_promises(
     hand_in: HandIn, part: str, what: str, find: str, replace: str
 ) -> None:
-    report = hand_in(changed(f"{part}.py", find, replace), parts=[part])
+    files = {f"{part}.py": (SOLUTIONS / f"{part}.py").read_text(encoding="utf-8")} if part in PAGES else solutions()
+    assert files[f"{part}.py"].count(find) == 1
+    report = hand_in({**files, f"{part}.py": files[f"{part}.py"].replace(find, replace)}, parts=[part])
     told = [report.parts[part].diagnosis]
     told += [sentence for check in report.parts[part].checks for sentence in (check.message, check.look_at)]
     assert any(rows(part)[what] in sentence for sentence in told), told
