@@ -23,7 +23,7 @@ from autograder.oracle.expected import Expected
 from autograder.oracle.fingerprints import pack
 from autograder.oracle.misconceptions import BANK, PAIR_LIMIT, gradient_rows, of_part, pairs
 from autograder.oracle.reference import Reference
-from autograder.oracle.sealed import HEAD
+from autograder.oracle.sealed import output_layer
 from autograder.oracle.sealed_file import Writer
 from autograder.oracle.variants import run
 from autograder.sandbox import Limits, Nursery
@@ -70,7 +70,7 @@ class Notes(Reference):
                 name: value for name, value in given.gradients.items() if name in kept or name.startswith("input.")
             }
             given = Expected(given.outputs, gradients)
-            self.writer.add(key, given, kept.get(HEAD), known)
+            self.writer.add(key, given, output_layer(kept), known)
             known[key] = given
             if (loss or cotangent is not None) and (stand_ins or not part.uses):
                 self._gradient_mistakes(part, config, kept, inputs, given, cotangent, two=kept is weights)

@@ -21,8 +21,8 @@ from autograder.oracle.released import Released, released
 from autograder.oracle.sealed_file import Reader
 from autograder.track import Part, Track
 
-#: The matrix of the output layer, where a part has one.
-HEAD = "lm_head.weight"
+#: The output layer, where a part has one.
+HEAD, HEAD_BIAS = "lm_head.weight", "lm_head.bias"
 
 
 def find_solutions(_: Track | None = None) -> Path:
@@ -49,6 +49,14 @@ def _words() -> list[dict[str, str]]:
     return words
 
 
+def output_layer(weights: Mapping[str, Tensor]) -> Tensor | None:
+    """Return the matrix that makes logits of hidden states, and of a 1 behind them where it has a bias: a column."""
+    matrix, bias = weights.get(HEAD), weights.get(HEAD_BIAS)
+    if matrix is None or bias is None or len(bias) != len(matrix):
+        return matrix
+    return torch.cat([matrix, bias[:, None]], dim=1)
+
+
 class SealedReference:
     """Looks up what the reference of one track gave. Has the questions of `reference.Reference` that checks ask."""
 
@@ -70,7 +78,7 @@ class SealedReference:
         """Return outputs and gradients in float64. Raises NotSealed for a case that was not written down."""
         key = expected_key(part.name, config, weights, inputs, stand_ins=stand_ins, cotangent=cotangent, loss=loss)
         for answers in self._answers:
-            found = answers.expected(key, weights.get(HEAD))
+            found = answers.expected(key, output_layer(weights))
             if found is not None:
                 return found
         raise NotSealed(f"no answer is stored for {part.class_name} with {sorted(weights)}")
