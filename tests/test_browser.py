@@ -78,42 +78,42 @@ def test_a_student_sees_the_mistake_the_picture_and_the_hint_mends_the_cell_and_
         page.locator('.jp-Notebook-ExecutionIndicator[data-status="idle"]').first.wait_for()
         book = Notebook(page)
 
-        book.write(2, WRONG)
-        for number in (1, 2, 4, 6):
+        book.write(3, WRONG)
+        for number in (2, 3, 5, 7):
             book.run(number)
-        book.see(4, "Your output equals attention whose scores are not divided by sqrt(head_dim).")
-        book.see(4, "23 / 30")
-        assert book.output(4).locator("table, svg").count(), "there is evidence to look at"
-        book.photograph("1-failure", 4)
+        book.see(5, "Your output equals attention whose scores are not divided by sqrt(head_dim).")
+        book.see(5, "23 / 30")
+        assert book.output(5).locator("table, svg").count(), "there is evidence to look at"
+        book.photograph("1-failure", 5)
 
-        book.see(6, "Who hears whom in CausalSelfAttention")
-        assert book.output(6).locator("svg").count() == 1
-        book.photograph("2-picture", 6)
+        book.see(7, "Who hears whom in CausalSelfAttention")
+        assert book.output(7).locator("svg").count() == 1
+        book.photograph("2-picture", 7)
 
-        hint = book.cell(4).get_by_role("button", name="Hint for attention")
+        hint = book.cell(5).get_by_role("button", name="Hint for attention")
         hint.scroll_into_view_if_needed()
         hint.click()
-        book.see(4, "hint 1 of 3")
-        book.cell(4).get_by_role("button", name="More about attention").click()
-        book.see(4, "hint 2 of 3")
-        book.photograph("3-hint", 5)
+        book.see(5, "hint 1 of 3")
+        book.cell(5).get_by_role("button", name="More about attention").click()
+        book.see(5, "hint 2 of 3")
+        book.photograph("3-hint", 6)
 
-        book.write(2, RIGHT)
-        book.run(2)
-        book.run(4)
-        book.see(4, "30 / 30")
-        book.see(4, "1 of 5 parts passed")
-        book.photograph("4-passed", 4)
+        book.write(3, RIGHT)
+        book.run(3)
+        book.run(5)
+        book.see(5, "30 / 30")
+        book.see(5, "1 of 5 parts passed")
+        book.photograph("4-passed", 5)
 
         page.keyboard.press("ControlOrMeta+s")
         saved = tmp_path / "my_gpt" / "attention.ipynb"
         page.wait_for_function("() => !document.title.startsWith('*')")
         page.locator(".jp-mod-dirty").wait_for(state="detached")
         cells = json.loads(saved.read_text(encoding="utf-8"))["cells"]
-        assert "".join(cells[2]["source"]).strip() == RIGHT.strip()
+        assert "".join(cells[3]["source"]).strip() == RIGHT.strip()
         page.close()
     ours = json.loads((ROOT / "exercises" / "notebooks" / "attention.ipynb").read_text(encoding="utf-8"))
-    assert "NotImplementedError" in "".join(ours["cells"][2]["source"]), "the course's own notebook is as it was"
+    assert "NotImplementedError" in "".join(ours["cells"][3]["source"]), "the course's own notebook is as it was"
 
 
 # Pages
