@@ -26,6 +26,7 @@ from autograder.probe.client import ProbeFailure
 from autograder.sandbox import Limits, Nursery
 from autograder.sandbox.scratch import let_pass
 from autograder.submission import Submission, write_tree
+from autograder.submission.places import in_cells
 from autograder.track import Part, Track
 from autograder.verdict import CheckResult, Evidence, PartResult, Report, Verdict, combine
 
@@ -358,7 +359,7 @@ def _report(
 ) -> Report:
     verdict = combine(result.verdict for result in results)
     ran = sum(check.verdict is not Verdict.BLOCKED for result in results for check in result.checks)
-    return Report(
+    report = Report(
         student=submission.student,
         track=track.name,
         kit_version=autograder.__version__,
@@ -376,6 +377,7 @@ def _report(
         error=results[0].diagnosis if verdict is Verdict.UNGRADABLE else submission.problem,
         repairs=submission.repairs,
     )
+    return in_cells(report, submission)
 
 
 def _isolation(nursery: Nursery) -> dict[str, object]:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import autograder
 from autograder.track import Track
 from autograder.verdict import PartResult, Report, Verdict
 
@@ -159,7 +160,8 @@ class ProgressFile:
 
     def _write(self, tracks: Mapping[str, Any]) -> None:
         note = "Kept by the workshop command: what you have reached. It need not be handed in."
-        text = json.dumps({"schema": SCHEMA, "note": note, "tracks": tracks}, indent=1, ensure_ascii=True) + "\n"
+        kept = {"schema": SCHEMA, "note": note, "kit": autograder.__version__, "tracks": tracks}
+        text = json.dumps(kept, indent=1, ensure_ascii=True) + "\n"
         descriptor, name = tempfile.mkstemp(prefix=".workshop-progress.", suffix=".tmp", dir=self.path.parent)
         new = Path(name)
         try:

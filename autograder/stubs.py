@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import autograder
+from autograder.kit_mark import marked, marked_notebook
 from autograder.track import Part, Track
 
 #: More old versions of one file than this, and something is going wrong.
@@ -142,6 +143,7 @@ def _write(file: Path, data: bytes) -> None:
 
 def _stub(stubs: Path, name: str) -> bytes:
     try:
-        return (stubs / name).read_bytes()
+        data = (stubs / name).read_bytes()
+        return marked_notebook(data) if name.endswith(".ipynb") else marked(data)
     except OSError as error:
         raise StubError(f"There is no stub of {name} in {stubs} ({error.strerror}).") from error

@@ -52,10 +52,12 @@ class Evidence:
     kind "table":   data = {"columns": [str, ...], "rows": [[...], ...]}
     kind "matrix":  data = {"rows": [[float, ...], ...], "row_label": str, "column_label": str,
                             "empty_above_diagonal": bool}             (the T x T influence matrix)
+                            with "linear": True shades follow the values, else their logarithms
+    kind "bars":    data = {"rows": [[name, number], ...]}            (figures beside each other, the student's first)
     kind "code":    data = {"file": str, "line": int, "text": str}    (a line of the student's own source)
     """
 
-    kind: Literal["text", "numbers", "table", "matrix", "code"]
+    kind: Literal["text", "numbers", "table", "matrix", "bars", "code"]
     title: str
     data: dict[str, Any]
 

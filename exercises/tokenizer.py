@@ -4,7 +4,7 @@
 # end show both sides.
 
 # %%
-CHARACTERS = "\n !$&',-.3:;?ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"  # 65, in the order of their code points
+CHARACTERS = "\n !$&',-.3:;?ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"  # 65, in the order of code points
 
 
 class CharTokenizer:

@@ -35,11 +35,11 @@ def generate(
             if temperature == 0:
                 new = logits.argmax(dim=-1, keepdim=True)  # (B, 1)
             else:
-                logits = logits / temperature
+                scaled = logits / temperature  # (B, V)
                 if top_k is not None:
-                    least = logits.topk(min(top_k, logits.shape[-1])).values[:, -1:]  # (B, 1): the smallest that stays
-                    logits = logits.where(logits >= least, -torch.inf)
-                new = torch.multinomial(logits.softmax(dim=-1), 1, generator=generator)  # (B, 1)
+                    least = scaled.topk(min(top_k, scaled.shape[-1])).values[:, -1:]  # (B, 1): the smallest that stays
+                    scaled = scaled.where(scaled >= least, -torch.inf)
+                new = torch.multinomial(scaled.softmax(dim=-1), 1, generator=generator)  # (B, 1)
             idx = torch.cat([idx, new], dim=1)
     model.train(mode)
     return idx

@@ -4,7 +4,7 @@
 # end show both sides.
 
 # %%
-CHARACTERS = "\n !$&',-.3:;?ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"  # 65, in the order of their code points
+CHARACTERS = "\n !$&',-.3:;?ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"  # 65, in the order of code points
 
 
 class CharTokenizer:
@@ -43,9 +43,9 @@ class CharTokenizer:
         # refuse ids that are no character's (ValueError); join the characters of the others.
         ### BEGIN SOLUTION
         numbers = [int(number) for number in ids]  # an element of a tensor is a tensor, which no dict finds
-        for number in numbers:
-            if number not in self.character_of:
-                raise ValueError(f"id {number} is not one of 0 to {self.vocab_size - 1}")
+        for each in numbers:
+            if each not in self.character_of:
+                raise ValueError(f"id {each} is not one of 0 to {self.vocab_size - 1}")
         return "".join(self.character_of[number] for number in numbers)
         ### END SOLUTION
 

@@ -14,7 +14,7 @@ def get_batch(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return (x, y), each (B, T) int64: B = batch_size random windows of T = block_size tokens of `data` (N), int64.
 
-    y is one token later: y[b, t] follows x[b, t] in `data`. Each of the N - T starts, 0 to N - T - 1, is equally likely.
+    y is one token later: y[b, t] follows x[b, t] in `data`. Each of the N - T starts (0 to N - T - 1) is as likely.
     Starts come from `generator` alone (None: torch's own), so that a run can be replayed. Both on the device of `data`.
     Raises ValueError when N is not larger than T.
     """
@@ -77,10 +77,10 @@ def train_step(
 ) -> float:
     """Take one step on `batches`, pairs (x, y) of one size, as if they were one large batch. Return the mean loss.
 
-    The model is in train mode. Gradients that were there before do not count. The gradient is that of the mean loss over
-    all batches. If the norm of all gradients together is above `max_norm`, all are scaled down to it. Every group of
-    `optimizer.param_groups` gets the learning rate `lr`. Then the optimizer steps, once. The mean loss, from before the
-    step, is a float.
+    The model is in train mode. Gradients that were there before do not count. The gradient is that of the mean loss
+    over all batches. If the norm of all gradients together is above `max_norm`, all are scaled down to it. Every group
+    of `optimizer.param_groups` gets the learning rate `lr`. Then the optimizer steps, once. The mean loss, from before
+    the step, is a float.
     """
     # train mode; forget old gradients; add up those of loss / number of batches; clip; set lr; step.
     ### BEGIN SOLUTION

@@ -18,7 +18,7 @@ from autograder.track import Track, load_track
 from autograder.verdict import Report
 
 #: What a submission's files are called when they are imported.
-STEMS = ("config", "attention", "mlp", "block", "gpt", "model")
+STEMS = ("config", "attention", "mlp", "block", "gpt", "model", "tokenizer", "training", "generation")
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ TRUTHS = Path(__file__).with_suffix(".toml")
 PART_OF = {"GPTConfig": "config", "CausalSelfAttention": "attention", "MLP": "mlp", "Block": "block", "GPT": "gpt"}
 PART_OF |= {name: part.name for part in load_track("gpt").optional for name in part.names}
 #: How a diagnosis begins that says how far off the numbers are, for want of a name for the mistake.
-UNNAMED = re.compile(r"^(Batch row|The output is not what|The logits are not what|.* gets? a wrong gradient)")
+UNNAMED = re.compile(r"^(Batch row|The output is not what|The logits are not what|[^:]* gets? a wrong gradient)")
 
 
 @dataclass(frozen=True)

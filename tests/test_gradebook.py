@@ -6,13 +6,14 @@ import os
 import signal
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import fake_grader
 import pytest
 from nbgrader_course import ASSIGNMENT, TRACK, behave, comments, graded, grades, workshop
-from sample_reports import SCALE, ungradable
+from sample_reports import SCALE, report, ungradable
 from typer.testing import Result
 
 from autograder.gradebook.book import Book
@@ -126,6 +127,15 @@ def test_other_assignments_other_students_and_cells_of_ones_own_are_left_alone(c
         assert grade.auto_score is None and grade.needs_manual_grade
 
     in_book(course, look)
+
+
+def test_parts_that_were_not_asked_for_keep_what_they_have(course: Path) -> None:
+    graded(course)
+    whole = report("bo")
+    with Book(open_course(course, ASSIGNMENT), TRACK) as book:
+        book.write(replace(whole, parts={"config": whole.parts["config"]}), None)
+    assert grades(course)["bo"] == {**FULL, "attention-score": 23.0}
+    assert comments(course, "bo")["attention-answer"] == SCALE
 
 
 def test_an_assignment_that_the_gradebook_does_not_know_is_made_from_its_source(course: Path) -> None:

@@ -195,6 +195,24 @@ def test_untouched_stubs_are_not_attempted_and_earn_nothing(hand_in: HandIn) -> 
     assert {c.verdict for c in checks(report).values()} <= {Verdict.NOT_ATTEMPTED, Verdict.BLOCKED}
 
 
+def test_what_was_graded_is_the_hand_in_and_never_the_answer_key(
+    hand_in: HandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(SOLUTIONS))
+    monkeypatch.chdir(SOLUTIONS)  # the right answers lie wherever a careless import looks first
+    keys = {hashlib.sha256(path.read_bytes()).hexdigest() for path in SOLUTIONS.glob("*.py")}
+    mine = {name: text.replace("# %%", "# mine %%", 1) for name, text in solutions().items()}
+    mine["mlp.py"] = mine["mlp.py"].replace('approximate="tanh"', 'approximate="none"')
+    report = hand_in(mine, parts=["config", "mlp"])
+    assert report.files == {name: hashlib.sha256(text.encode()).hexdigest() for name, text in mine.items()}
+    assert not keys & set(report.files.values())
+    assert set(report.modules.values()) <= set(mine) and report.modules["MLP"] == "mlp.py"
+    assert "exact one (erf)" in checks(report)["mlp.values"].message
+    assert report.checks_run == len(checks(report))
+    alone = hand_in({"gpt.py": "from block import Block\n"}, parts=["block"])
+    assert alone.score == 0, "a class that only the answer key has is not found"
+
+
 def test_a_stub_among_finished_files_takes_no_point_from_the_others(hand_in: HandIn) -> None:
     report = hand_in({**solutions(), "attention.py": stubs()["attention.py"]})
     assert losing(report) == ["attention"] and report.parts["attention"].verdict is Verdict.NOT_ATTEMPTED

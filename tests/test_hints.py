@@ -24,7 +24,7 @@ def words(text: str) -> str:
 
 def test_every_part_has_an_idea_shapes_and_steps_and_every_mistake_too() -> None:
     assert RUNGS == ("idea", "shapes", "steps")
-    for part in TRACK.parts:
+    for part in TRACK.every:
         ladders = HINTS.of(part.name)
         assert ladders[0].topic == GENERAL and len(ladders) > 1
         assert len({ladder.topic for ladder in ladders}) == len(ladders)
@@ -33,7 +33,7 @@ def test_every_part_has_an_idea_shapes_and_steps_and_every_mistake_too() -> None
 
 
 def test_hints_name_only_parts_and_checks_that_there_are() -> None:
-    checks = {part.name: set(part.points) for part in TRACK.parts}
+    checks = {part.name: set(part.points) for part in TRACK.every}
     for ladder in HINTS.ladders:
         assert set(ladder.checks) <= checks[ladder.part], ladder.topic
 

@@ -194,6 +194,8 @@ def test_pictures_show_the_triangle_the_diagonal_and_the_parameters(shown: Calla
     for name, stem in (("CausalSelfAttention", "attention"), ("Block", "block"), ("GPT", "gpt")):
         picture(getattr(sys.modules[stem], name))
         assert f"Who hears whom in {name}" in (told := shown()) and "it must be empty: it is" in told
+        assert ("Attention weights of head 0: each row adds up to 1" in told) == (name == "CausalSelfAttention")
+        assert ("Loss before training" in told and "ln 65" in told) == (name == "GPT")
     picture(sys.modules["mlp"].MLP)  # type: ignore[attr-defined]
     assert "  7 " + 14 * " " + "██\n" in shown(), "the diagonal alone"
     picture(sys.modules["config"].GPTConfig)  # type: ignore[attr-defined]

@@ -123,7 +123,8 @@ def test_a_damaged_notebook_beside_it_is_told_and_takes_nothing_else_down(tmp_pa
 def test_five_notebooks_handed_in_together_are_one_submission(tmp_path: Path, solved: dict[str, str]) -> None:
     submission = read_submission(fill(tmp_path, solved), TRACK)
     text = submission.tree["model.py"].decode()
-    assert not submission.problem and submission.sources == dict.fromkeys(TRACK.classes, "model.py")
+    optional = {name: part.file for part in TRACK.optional for name in part.names}
+    assert not submission.problem and submission.sources == dict.fromkeys(TRACK.classes, "model.py") | optional
     assert "# from attention import CausalSelfAttention" in text and "# from autograder.jupyter import" in text
     assert "\nfrom attention" not in text
 

@@ -7,14 +7,16 @@ import pytest
 import torch
 
 from autograder.oracle.cases import Draws, own_and_standin_shapes
-from autograder.oracle.misconceptions import BANK, matches, of_part, recognise
+from autograder.oracle.misconceptions import BANK, matches, of_part, recognise, recognise_gradients
 from autograder.oracle.reference import Reference, find_solutions
-from autograder.oracle.variants import run
+from autograder.oracle.variants import gradients, run
 from autograder.track import load_track
 
 TRACK = load_track("gpt")
 DRAWS = Draws(31)
 PARTS = ("attention", "mlp", "block", "gpt")
+IN_OUTPUTS = [entry for entry in BANK if entry.shows == "outputs"]
+IN_GRADIENTS = [entry for entry in BANK if entry.shows == "gradients"]
 #: Mistakes that no output can tell apart: the same formula reached in two ways.
 TWINS = (
     {"The norm is RMSNorm: it does not subtract the mean."},
@@ -42,7 +44,7 @@ def test_with_no_mistake_the_formulas_equal_the_reference(part_name):
     assert torch.allclose(run(part_name, inputs, weights, config, {}), expected, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("entry", BANK, ids=lambda entry: f"{entry.part} {dict(entry.switches)}")
+@pytest.mark.parametrize("entry", IN_OUTPUTS, ids=lambda entry: f"{entry.part} {dict(entry.switches)}")
 def test_each_mistake_is_recognised_as_itself(entry):
     _, config, weights, inputs = case(entry.part)
     output = run(entry.part, inputs, weights, config, dict(entry.switches)).float()
@@ -91,8 +93,68 @@ def test_mostly_nan_has_no_name():
     assert recognise("attention", inputs, weights, config, output) == ()
 
 
+def asked(part_name: str, learns: bool = False):
+    """Return the part, its case with gradients of the output or of the loss, and the right gradients."""
+    part, config, weights, inputs = case(part_name)
+    if learns:
+        inputs = {**inputs, "targets": inputs["idx"].roll(1, dims=1)}
+        right = Reference(TRACK).evaluate(part, config, weights, inputs, loss=True)
+        return config, weights, inputs, right.gradients, None
+    shape = run(part_name, inputs, weights, config, {}).shape
+    cotangent = DRAWS.normal("bank cotangent", tuple(shape))
+    right = Reference(TRACK).evaluate(part, config, weights, inputs, cotangent=cotangent)
+    return config, weights, inputs, right.gradients, cotangent
+
+
+def as_students(found: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return gradients as they come from a student: float32, those that are nothing but zero left out."""
+    return {name: value.float() for name, value in found.items() if bool(value.any())}
+
+
+@pytest.mark.parametrize("learns", [False, True])
+@pytest.mark.parametrize("part_name", PARTS)
+def test_with_no_mistake_the_gradients_equal_the_reference(part_name, learns):
+    if learns and part_name != "gpt":
+        return  # the other parts have no loss
+    config, weights, inputs, right, cotangent = asked(part_name, learns)
+    found = gradients(part_name, inputs, weights, config, {}, cotangent)
+    assert found.keys() | {"transformer.wte.weight"} == right.keys() | {"transformer.wte.weight"}
+    for name, value in found.items():
+        assert torch.allclose(value, right[name], rtol=1e-9, atol=1e-9), name
+    assert recognise_gradients(part_name, inputs, weights, config, as_students(found), right, cotangent) == ()
+
+
+@pytest.mark.parametrize("entry", IN_GRADIENTS, ids=lambda entry: f"{entry.part} {dict(entry.switches)}")
+def test_each_mistake_of_the_gradients_is_recognised_as_itself_and_leaves_the_output_right(entry):
+    config, weights, inputs, right, cotangent = asked(entry.part, "learns" in dict(entry.switches))
+    switches = dict(entry.switches)
+    mine = as_students(gradients(entry.part, inputs, weights, config, switches, cotangent))
+    assert recognise_gradients(entry.part, inputs, weights, config, mine, right, cotangent) == (entry,)
+    plain = run(entry.part, inputs, weights, config, {})
+    assert torch.allclose(run(entry.part, inputs, weights, config, switches), plain, rtol=1e-12, atol=1e-12)
+
+
+def test_two_mistakes_of_the_gradients_at_once_are_named():
+    config, weights, inputs, right, cotangent = asked("gpt")
+    mine = as_students(gradients("gpt", inputs, weights, config, {"cut positions": True, "padded": True}, cotangent))
+    found = recognise_gradients("gpt", inputs, weights, config, mine, right, cotangent)
+    assert [entry.switches[0][0] for entry in found] == ["cut positions", "padded"]
+
+
+def test_unknown_gradients_and_those_of_another_shape_have_no_name():
+    config, weights, inputs, right, cotangent = asked("mlp")
+    for mine in (
+        {name: value * 2 for name, value in right.items()},
+        {**right, "c_fc.bias": right["c_fc.bias"][:1]},
+        {**right, "c_fc.bias": right["c_fc.bias"] * torch.nan},
+    ):
+        assert recognise_gradients("mlp", inputs, weights, config, mine, right, cotangent) == ()
+
+
 def test_there_are_at_least_sixty_and_each_says_something_of_its_own():
-    assert len(BANK) >= 60
+    counts = {part: (len(of_part(part)), len(of_part(part, "gradients"))) for part in PARTS}
+    print(f"{len(BANK)} single mistakes; (in outputs, in gradients alone): {counts}")
+    assert len(BANK) >= 60 and all(outputs >= 20 and inside >= 6 for outputs, inside in counts.values())
     assert all(entry.sentence.endswith(".") and entry.look_at.endswith(".") for entry in BANK)
 
 

@@ -32,7 +32,7 @@ SEED = 11
 ROOT = Path(__file__).parents[1]
 CASES = ROOT / "tests" / "cases"
 #: One of each kind of question to the oracle: a known mistake, a wrong loss, a leak, missing biases, shared norms,
-#: other names.
+#: other names, gradients.
 HANDED = (
     "faulty/attn_no_scale",
     "faulty/gpt_loss_sum",
@@ -42,6 +42,11 @@ HANDED = (
     "faulty/block_post_norm",
     "faulty/block_shared_ln",
     "renamed/separate_qkv",
+    "faulty/attn_detach_weights",
+    "faulty/mlp_gelu_detached_gate",
+    "faulty/block_stream_detached",
+    "faulty/gpt_padding_idx",
+    "faulty/gpt_loss_first_half_detached",
 )
 
 
@@ -112,6 +117,9 @@ def test_a_whole_kit_agrees_on_every_way_to_ask(whole_kit: Kit, nursery: Nursery
     said = agree(unpack(whole_kit, tmp_path / "kit"), folders, nursery, tmp_path)
     assert said[folders[0]]["score"] == 100.0
     assert "Two mistakes at once" in json.dumps(said[folders[1]])
+    assert "its gate is detached" in json.dumps(said[str(CASES / "faulty/mlp_gelu_detached_gate")])
+    assert "padding_idx=0" in json.dumps(said[str(CASES / "faulty/gpt_padding_idx")])
+    assert "the first half of the positions" in json.dumps(said[str(CASES / "faulty/gpt_loss_first_half_detached")])
 
 
 def test_check_in_a_kit_draws_the_kits_seed_and_names_the_mistake(unpacked: Path, tmp_path: Path) -> None:
@@ -244,6 +252,8 @@ def test_a_kit_that_is_there_already_is_kept_and_one_that_was_changed_is_not_ove
 ) -> None:
     first = quick(tmp_path)
     assert quick(tmp_path) == first
+    for name in ("gpt.py", "notebooks/gpt.ipynb"):
+        assert f"# gpt-workshop-kit {first.version} " in (first.folder / "exercises" / name).read_text()
     (first.folder / "README.md").write_text("mine")
     with pytest.raises(ReleaseError, match="was changed"):
         quick(tmp_path)

@@ -17,6 +17,7 @@ from sample_reports import HOSTILE, NO_MASK, NO_SCALE, PORTABLE, SCALE, V, repor
 from autograder.reports.html import ClassMeta, class_page, student_page
 from autograder.reports.summary import diagnoses, figures, grid
 from autograder.reports.tables import file_names
+from autograder.verdict import Evidence
 
 META = ClassMeta("gpt", "0.1.0", 5, PORTABLE, "Write a GPT", ("config", "attention", "mlp", "block", "gpt"))
 VOID = {"meta", "br", "img", "link", "input", "hr"}
@@ -159,6 +160,18 @@ def test_the_matrix_is_a_picture_with_a_text_alternative() -> None:
     assert sum(p.get("class") == "cross" for p in page.all("path")) == 7, "not by colour alone"
     assert sum(p.get("class") == "outline" for p in page.all("path")) == 1
     assert "The outlined triangle must be empty" in page.text
+
+
+def test_bars_are_a_picture_with_a_text_alternative_and_not_told_apart_by_colour_alone() -> None:
+    exhibit = Evidence("bars", "Loss before training", {"rows": [["yours", 8.34], ["<ln> 65", 4.17], ["nan", "x"]]})
+    page = Page(student_page(report("ada", {"gpt.initial_loss": (V.PASSED, "", "", (exhibit,))})))
+    (picture,) = page.all("svg")
+    assert picture["aria-label"] == "Bars: yours 8.34, <ln> 65 4.17, nan nan."
+    assert [(r["class"], r["width"]) for r in page.all("rect")] == [
+        ("mine", "240.0"),
+        ("other", "120.0"),
+        ("other", "0.0"),
+    ]
 
 
 @pytest.mark.parametrize(("n", "m"), [(1, 1), (2, 5), (5, 2), (40, 40), (0, 0)])

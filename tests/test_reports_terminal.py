@@ -54,6 +54,22 @@ def test_the_matrix_is_drawn_with_its_leaks_marked() -> None:
     assert "blocked: 2 checks: needs attention.causal" in out
 
 
+BARS = Evidence("bars", "Loss before training", {"rows": [["yours", 8.34], ["ln 65", 4.17], ["odd", "x"]]})
+
+
+def test_figures_beside_each_other_are_bars_with_their_numbers() -> None:
+    out = shown(report("ada", {"gpt.initial_loss": (V.FAILED, "It starts high.", "", (BARS,))}))
+    long, short, none = (next(line for line in out.splitlines() if name in line) for name in ("yours", "ln 65", "odd"))
+    assert long.count("█") == 30 and short.count("█") == 15 and none.count("█") == 0
+    assert long.endswith("8.34") and short.endswith("4.17") and none.endswith("nan")
+
+
+def test_pictures_of_what_passed_are_shown_when_asked() -> None:
+    passing = report("ada", {"gpt.initial_loss": (V.PASSED, "", "", (BARS,))})
+    assert "Loss before training" in shown(passing, verbose=True)
+    assert "Loss before training" not in shown(passing)
+
+
 def test_passed_checks_are_counted_and_listed_only_when_asked() -> None:
     title = "gradients is as the contract says"
     assert title not in shown(report("ada"))
@@ -67,7 +83,10 @@ def test_an_untouched_stub_is_no_error() -> None:
 
 
 def test_what_was_graded_and_how_isolated_is_always_there() -> None:
-    out = shown(report("ada", warnings=("It starts near 240.",), files={f"f{i}.py": "" for i in range(10)}))
+    repaired = ("MLP is there 2 times.",)
+    files = {f"f{i}.py": "" for i in range(10)}
+    out = shown(report("ada", warnings=("It starts near 240.",), repairs=repaired, files=files))
+    assert "repaired (costs nothing): MLP is there 2 times." in out
     for words in ("seed       20240611", "NOT ISOLATED (portable)", "f0.py", "and 2 more", "It starts near 240."):
         assert words in out
     assert "Your own parts, put together: All five classes" in out

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sample_reports import HOSTILE, LEAK, PORTABLE
 
+from autograder.reports.bars import read_bars
 from autograder.reports.marks import MARKS, isolation_sentence
 from autograder.reports.matrix import read_matrix
 from autograder.reports.plain import clean, number, points
@@ -104,6 +105,19 @@ def test_a_tiny_leak_still_shows_and_not_a_number_counts_as_influence() -> None:
     matrix = read_matrix({"rows": rows, "row_label": "", "column_label": "", "empty_above_diagonal": True})
     assert matrix.cells[0][1].leak and matrix.cells[0][1].strength == 0.15
     assert matrix.cells[1][0].strength == matrix.cells[1][1].strength == matrix.cells[2][0].strength == 1
+
+
+def test_shades_follow_the_values_where_that_is_asked_for() -> None:
+    data = {"rows": [[1.0, 0.0], [0.5, 1e-9]], "empty_above_diagonal": True}
+    assert [cell.strength for row in read_matrix({**data, "linear": True}).cells for cell in row] == [1, 0, 0.5, 0.15]
+    assert read_matrix(data).cells[1][0].strength > 0.9
+
+
+def test_bars_are_bounded_and_read_what_is_no_number() -> None:
+    rows = [["a", 2], ["b", -1.0], ["c", float("inf")], ["d", None], *[["e", 1]] * 500]
+    bars = read_bars({"rows": rows}).bars
+    assert [bar.share for bar in bars[:5]] == [1, 0, 1, 0, 0.5] and len(bars) == 12
+    assert read_bars({"rows": []}).in_words() == "Bars: ." and read_bars({"rows": [["a", 0]]}).bars[0].share == 0
 
 
 def test_a_large_or_ragged_or_empty_matrix_is_bounded() -> None:

@@ -13,10 +13,10 @@ from torch import Tensor
 from autograder.cli import screen
 from autograder.oracle import released as kits
 from autograder.oracle import sealed
-from autograder.oracle.case_key import expected_key, mistake_key
+from autograder.oracle.case_key import expected_key, gradient_mistake_key, mistake_key
 from autograder.oracle.cases import Draws, own_and_standin_shapes
 from autograder.oracle.expected import Expected, NotSealed, SolutionsNotFound
-from autograder.oracle.fingerprints import matching, pack, print_of
+from autograder.oracle.fingerprints import compared, gradient_row, matching, pack, print_of
 from autograder.oracle.reference import Reference
 from autograder.oracle.released import Released, released
 from autograder.oracle.sealed_file import Reader, Writer, rounded
@@ -102,6 +102,31 @@ def test_a_mistake_is_known_by_its_print_and_the_right_answer_is_none(
     assert (known.sentence, known.look_at) == ("It is doubled.", "Halve it.")
     for output in (right.float(), right * 2.01, right[:, :1] * 2, torch.full_like(right, torch.nan)):
         assert sealed.recognise("mlp", inputs, weights, CONFIG, output) == ()
+
+
+def test_a_mistake_of_the_gradients_is_known_by_its_print(
+    kit: Released, track: Track, case: tuple[dict[str, Tensor], dict[str, Tensor]]
+) -> None:
+    weights, inputs = case
+    part, cotangent = track.part("mlp"), DRAWS.normal("cotangent", (2, 3, 8))
+    right = Reference(track).evaluate(part, CONFIG, weights, inputs, cotangent=cotangent).gradients
+    names = compared(inputs, weights, right)
+    mistaken = {**right, "c_fc.bias": right["c_fc.bias"] * 3}
+    row = gradient_row(mistaken, right, names)
+    assert row is not None
+    writer = Writer()
+    writer.add_prints(gradient_mistake_key("mlp", CONFIG, weights, inputs, cotangent), pack([((0,), row)]))
+    (kit.folder / "seed-5.safetensors").write_bytes(writer.data())
+
+    def said(mine: dict[str, Tensor], along: Tensor | None = cotangent) -> list[str]:
+        found = sealed.recognise_gradients("mlp", inputs, weights, CONFIG, mine, right, along)
+        return [known.sentence for known in found]
+
+    assert said({name: value.float() for name, value in mistaken.items()}) == ["It is doubled."]
+    assert said(dict(right)) == []
+    assert said({**mistaken, "c_fc.bias": torch.zeros(1)}) == []
+    assert said({**mistaken, "c_fc.bias": mistaken["c_fc.bias"] * torch.inf}) == []
+    assert said(mistaken, along=None) == [], "the gradients of another question have no answer here"
 
 
 def test_noise_of_float32_does_not_change_a_print_and_one_wrong_row_does() -> None:

@@ -179,10 +179,14 @@ def test_the_receipts_are_in_every_report_and_the_grade_is_that_of_what_was_foun
     assert receipt in page and "your file is as you left it" in page
 
 
-def test_a_broken_cell_costs_its_own_class_only(hand_in: HandIn) -> None:
+def test_a_broken_cell_costs_its_own_class_only_and_is_told_by_its_place_in_the_notebook(hand_in: HandIn) -> None:
     report = hand_in({"hw.ipynb": notebook(*OTHERS, BROKEN)}, parts=["config", "mlp"])
-    assert report.parts["config"].verdict is Verdict.PASSED
-    assert report.parts["mlp"].verdict is Verdict.CRASHED and "SyntaxError" in report.parts["mlp"].diagnosis
+    assert report.parts["config"].verdict is Verdict.PASSED and report.parts["mlp"].verdict is Verdict.CRASHED
+    said = "hw.ipynb does not load: it raises SyntaxError (line 2 of code cell 5): '(' was never closed"
+    assert report.parts["mlp"].diagnosis == said
+    (exhibit,) = report.parts["mlp"].checks[0].evidence
+    assert exhibit.data == {"file": "code cell 5", "line": 2, "text": "def forward(self, x:"}
+    assert report.modules["GPTConfig"] == "hw.ipynb" and set(report.files) == {"hw.ipynb"}
 
 
 def test_a_class_that_raises_when_it_is_defined_does_not_take_the_others_down(hand_in: HandIn) -> None:
@@ -195,6 +199,12 @@ def test_those_that_name_a_class_whose_cell_was_deleted_still_load(hand_in: Hand
     typed = MLP.replace("def __init__(self, config)", "def __init__(self, config: GPTConfig)")
     report = hand_in({"hw.ipynb": notebook(typed)}, parts=["config", "mlp"])
     assert report.parts["mlp"].verdict is Verdict.PASSED and "no class GPTConfig" in report.parts["config"].diagnosis
+
+
+def test_places_in_files_that_are_no_notebooks_stay_as_they_are(hand_in: HandIn) -> None:
+    report = hand_in({"model.py": single_file().replace("super().__init__()", "1 / 0", 1)}, parts=["attention"])
+    assert "of model.py): division by zero" in report.parts["attention"].diagnosis
+    assert report.repairs == () and report.modules["MLP"] == "model.py"
 
 
 def test_a_damaged_notebook_beside_the_running_one_is_repaired_and_told(tmp_path: Path) -> None:

@@ -27,6 +27,15 @@ KINDS = (
 TELLING = 20
 #: Lines of the solutions that the guide and the advice teach as they are.
 QUOTED = frozenset({"self.transformer.wte.weight = self.lm_head.weight"})
+#: Lines that every program which trains or samples holds, the kit's own as well.
+IDIOMS = frozenset(
+    {
+        "with torch.no_grad():",
+        "optimizer.zero_grad()",
+        "for group in optimizer.param_groups:",
+        "if temperature == 0:",
+    }
+)
 
 
 def telling_lines(solutions: Iterable[str], stubs: Iterable[str]) -> list[str]:
@@ -38,7 +47,7 @@ def telling_lines(solutions: Iterable[str], stubs: Iterable[str]) -> list[str]:
         for line in text.splitlines():
             if "### BEGIN SOLUTION" in line or "### END SOLUTION" in line:
                 inside = "BEGIN" in line
-            elif inside and len(_plain(line)) >= TELLING and _plain(line) not in given | QUOTED:
+            elif inside and len(_plain(line)) >= TELLING and _plain(line) not in given | QUOTED | IDIOMS:
                 lines[_plain(line)] = None
     return list(lines)
 

@@ -10,17 +10,18 @@ from typing import Any
 from torch import Tensor
 
 from autograder.authoring.witnesses import witnesses
-from autograder.checks.exam import HEAD, TABLE, Diagnosis, Exam, Specimen
+from autograder.checks.diagnosis import Diagnosis
+from autograder.checks.exam import HEAD, TABLE, Exam, Specimen
 from autograder.checks.registry import Outcome
 from autograder.checks.replies import Answer, Model
 from autograder.checks.series import Case
 from autograder.checks.student import Student
 from autograder.grading import grade
-from autograder.oracle.case_key import expected_key, mistake_key
+from autograder.oracle.case_key import expected_key, gradient_mistake_key, mistake_key
 from autograder.oracle.cases import Config, Draws, Sizes
 from autograder.oracle.expected import Expected
 from autograder.oracle.fingerprints import pack
-from autograder.oracle.misconceptions import BANK, PAIR_LIMIT, pairs
+from autograder.oracle.misconceptions import BANK, PAIR_LIMIT, gradient_rows, of_part, pairs
 from autograder.oracle.reference import Reference
 from autograder.oracle.sealed_file import Writer
 from autograder.oracle.variants import run
@@ -70,7 +71,32 @@ class Notes(Reference):
             given = Expected(given.outputs, gradients)
             self.writer.add(key, given, kept.get(HEAD), known)
             known[key] = given
+            if (loss or cotangent is not None) and (stand_ins or not part.uses):
+                self._gradient_mistakes(part, config, kept, inputs, given, cotangent, two=kept is weights)
         return answer
+
+    def _gradient_mistakes(
+        self,
+        part: Part,
+        config: Config,
+        weights: Mapping[str, Tensor],
+        inputs: Mapping[str, Tensor],
+        right: Expected,
+        cotangent: Tensor | None,
+        *,
+        two: bool,
+    ) -> None:
+        """Write down the prints of the gradients that the bank's mistakes give in this case."""
+        place = {id(entry): number for number, entry in enumerate(BANK)}
+        given = gradient_rows(part.name, inputs, weights, config, right.gradients, cotangent)
+        found = [
+            (tuple(place[id(entry)] for entry in candidate), row)
+            for candidate, row in given
+            if two or len(candidate) == 1
+        ]
+        if found:
+            key = gradient_mistake_key(part.name, config, weights, inputs, cotangent)
+            self.writer.add_prints(key, pack(found))
 
     def mistakes(self, part: Part, config: Config, weights: Mapping[str, Tensor], inputs: Mapping[str, Tensor]) -> None:
         """Write down the prints of what the bank's mistakes give in this case."""
@@ -137,7 +163,8 @@ def _given(
 
 def _singles(part: Part) -> list[tuple[int, ...]]:
     """Return the right answer, then each mistake, by their places in the bank."""
-    return [(), *((number,) for number, entry in enumerate(BANK) if entry.part == part.name)]
+    wanted = {id(entry) for entry in of_part(part.name)}
+    return [(), *((number,) for number, entry in enumerate(BANK) if id(entry) in wanted)]
 
 
 def _pairs(part: Part) -> list[tuple[int, ...]]:

@@ -21,6 +21,7 @@ from pathlib import Path
 import autograder
 from autograder.authoring.canary import leaks, telling_lines
 from autograder.authoring.dictation import PATIENT, dictate
+from autograder.kit_mark import marked, marked_notebook
 from autograder.oracle.misconceptions import BANK
 from autograder.oracle.reference import SolutionsNotFound, find_solutions
 from autograder.oracle.released import file_name
@@ -37,7 +38,9 @@ MAX_BYTES = 5_000_000
 #: Time of every member of the zip; the earliest that the format knows.
 _TIME = (1980, 1, 1, 0, 0, 0)
 #: Of the package: what a kit goes without.
-_LEFT_OUT = ("authoring", "_solutions", "_exercises", "_sealed", "oracle/variants.py", "oracle/misconceptions.toml")
+_LEFT_OUT = ("authoring", "_solutions", "_exercises", "_sealed", "oracle/misconceptions.toml")
+#: Of the package: the formulas of the bank of mistakes.
+_FORMULAS = "oracle/variants"
 #: Of the guide: what is for instructors.
 _NOT_FOR_STUDENTS = ("instructors.md", "reports.md", "handbook/README.md")
 
@@ -51,9 +54,9 @@ __all__ = ["Expected", "Reference", "SolutionsNotFound", "count", "find_solution
 '''
 _MISCONCEPTIONS = '''"""The known mistakes of a student kit: their prints, and what to say."""
 
-from autograder.oracle.sealed import recognise
+from autograder.oracle.sealed import recognise, recognise_gradients
 
-__all__ = ["recognise"]
+__all__ = ["recognise", "recognise_gradients"]
 '''
 
 
@@ -109,6 +112,8 @@ def _members(track: Track, stubs: Path) -> dict[str, bytes]:
         inside = path.relative_to(package).as_posix()
         if not path.is_file() or "__pycache__" in path.parts or path.suffix == ".pyc":
             continue
+        if inside.startswith(_FORMULAS):
+            continue
         if not any(inside == name or inside.startswith(f"{name}/") for name in _LEFT_OUT):
             members[f"autograder/{inside}"] = path.read_bytes()
     members["autograder/oracle/reference.py"] = _REFERENCE.encode()
@@ -138,13 +143,17 @@ def _members(track: Track, stubs: Path) -> dict[str, bytes]:
 
 
 def _stamp(members: dict[str, bytes], version: str) -> None:
-    """Write the kit's version where the command, the reports and pip read it."""
+    """Write the kit's version where the command, the reports and pip read it, and into each exercise."""
     plain = f'__version__ = "{autograder.__version__}"'.encode()
     first = members["autograder/__init__.py"]
     if plain not in first:
         raise ReleaseError("autograder/__init__.py does not hold its version as a plain line.")
     members["autograder/__init__.py"] = first.replace(plain, f'__version__ = "{version}"'.encode())
     members["README.md"] = members["README.md"].replace(b"VERSION", version.encode())
+    for path, data in members.items():
+        if path.startswith("exercises/"):
+            mark = marked_notebook if path.endswith(".ipynb") else marked
+            members[path] = mark(data, version)
 
 
 def _write(out: Path, version: str, members: dict[str, bytes]) -> Kit:

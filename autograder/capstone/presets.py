@@ -11,6 +11,8 @@ from typing import Any
 from autograder.capstone.trouble import CapstoneError
 
 OPTIMIZERS = ("muon", "adamw")
+#: The functions of the student's training.py; rates and expectation are AdamW's.
+OWN = "own"
 DECAYS = ("linear", "cosine")
 
 
@@ -41,6 +43,7 @@ class Settings:
     precision: str = "fp32"  # fp32 or bf16 (autocast)
     compile: bool = False
     threads: int = 0  # on the CPU; 0: not decided yet
+    own: str = ""  # functions of the student's training.py that the run uses, joined by commas
 
     def __post_init__(self) -> None:
         """Refuse, with a sentence, what cannot be trained with."""
@@ -54,7 +57,11 @@ class Settings:
             raise CapstoneError(f"batch_size = {self.batch_size} does not split into {self.accumulate} equal parts.")
         if not (self.rate > 0 and self.matrix_rate >= 0 and self.weight_decay >= 0 and self.clip > 0):
             raise CapstoneError("Learning rate and clip must be above 0, weight decay at least 0.")
-        if self.optimizer not in OPTIMIZERS or self.decay not in DECAYS or self.precision not in ("fp32", "bf16"):
+        if (
+            self.optimizer not in (*OPTIMIZERS, OWN)
+            or self.decay not in DECAYS
+            or self.precision not in ("fp32", "bf16")
+        ):
             raise CapstoneError(f"The settings are wrong: {self.optimizer!a}, {self.decay!a}, {self.precision!a}.")
 
     def config(self, vocab_size: int) -> dict[str, int]:
@@ -98,9 +105,9 @@ def load_preset(name: str, optimizer: str = "muon") -> Preset:
         raise CapstoneError(f"There is no preset {name!a}; there are: {', '.join(presets)}.")
     entry = dict(presets[name])
     rates = {known: entry.pop(known) for known in OPTIMIZERS}
-    if optimizer not in rates:
-        raise CapstoneError(f"There is no optimizer {optimizer!a}; there are: {', '.join(OPTIMIZERS)}.")
-    chosen = dict(rates[optimizer])
+    if optimizer not in (*OPTIMIZERS, OWN):
+        raise CapstoneError(f"There is no optimizer {optimizer!a}; there are: {', '.join((*OPTIMIZERS, OWN))}.")
+    chosen = dict(rates["adamw" if optimizer == OWN else optimizer])
     title, seconds = entry.pop("title"), entry.pop("seconds")
     loss, basis = chosen.pop("expected_loss"), chosen.pop("basis")
     return Preset(Settings(preset=name, optimizer=optimizer, **entry, **chosen), title, loss, basis, seconds)

@@ -36,7 +36,8 @@ from autograder.capstone.learner import (
 )
 from autograder.capstone.mishaps import in_words
 from autograder.capstone.optimizers import muon_is_there
-from autograder.capstone.presets import Preset, Settings, load_preset
+from autograder.capstone.own import CHECKS, OwnTrainer, choose
+from autograder.capstone.presets import OWN, Preset, Settings, load_preset
 from autograder.capstone.processes import Processes
 from autograder.capstone.proof import prove
 from autograder.capstone.shelf import FOLDER, Shelf
@@ -115,7 +116,7 @@ def _go_on(order: Order, corpus: Corpus, processes: Processes, say: Say) -> Prep
     hardware = Hardware(choose_device(settings.device, processes.local_rank), settings.precision)
     if settings.threads > 0:
         torch.set_num_threads(settings.threads)  # sums in other threads are other sums in their last bits
-    trainer = Trainer(learner, corpus, settings, order.out, hardware, processes)
+    trainer = _trainer(settings)(learner, corpus, settings, order.out, hardware, processes)
     say(f"Going on from step {trainer.resume()} of {settings.steps}, with the run's own code and settings.")
     return Prepared(trainer, corpus)
 
@@ -127,6 +128,7 @@ def _start(order: Order, corpus: Corpus, processes: Processes, say: Say) -> Prep
         preset.settings, **order.changes, seed=order.seed, device=device.type, compile=order.compile
     )
     learner = _learner(order)
+    settings = _with_own(order, settings, learner, say)
     _announce(preset, settings, corpus, say)
     with in_words(settings, learner.folder, "The trial of your model"):
         settings = _tried(order, settings, learner, corpus, processes, say)
@@ -135,7 +137,31 @@ def _start(order: Order, corpus: Corpus, processes: Processes, say: Say) -> Prep
         keep_code(learner, order.out / CODE)
     processes.wait()
     hardware = Hardware(device, settings.precision)
-    return Prepared(Trainer(learner, corpus, settings, order.out, hardware, processes), corpus)
+    return Prepared(_trainer(settings)(learner, corpus, settings, order.out, hardware, processes), corpus)
+
+
+def _trainer(settings: Settings) -> type[Trainer]:
+    return OwnTrainer if settings.own else Trainer
+
+
+def _is_stub(learner: Learner, name: str) -> bool:
+    text = (learner.folder / learner.code.sources[name]).read_text(encoding="utf-8", errors="replace")
+    return f'"{name} is still to be written"' in text
+
+
+def _with_own(order: Order, settings: Settings, learner: Learner, say: Say) -> Settings:
+    """Return the settings with the student's functions that the run uses."""
+    there = [name for name in CHECKS if name in learner.code.sources and not _is_stub(learner, name)]
+    if order.optimizer != OWN:
+        if there:
+            say("You have a training.py: --optimizer own trains with it.")
+        return settings
+    if order.path is None or not there:
+        where = order.path or "the kit's solutions"
+        raise CapstoneError(
+            f"--optimizer own needs a training.py, and there is none in {where}: workshop check training"
+        )
+    return dataclasses.replace(settings, own=choose(order.path, load_track(), say))
 
 
 def _tried(

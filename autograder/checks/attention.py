@@ -58,6 +58,8 @@ def future_tokens_do_not_leak(exam: Exam, part: Part) -> Outcome:
         matrix = _gradient(exam, specimen, sizes)
     except Stopped:
         return passed("By touch alone: the backward pass does not run.")
+    if not bool(matrix.any()):
+        return passed("By touch alone: no gradient comes back to the input.")
     return _leak(matrix, "Gradient of each output position with respect to each input position", "eval") or passed(
         evidence=[influence_evidence(matrix, "Influence of each input position on each output position")]
     )

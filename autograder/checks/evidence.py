@@ -168,6 +168,11 @@ def numbers(title: str, **values: object) -> Evidence:
     return Evidence("numbers", title, {"rows": rows})
 
 
+def bars(title: str, rows: Sequence[tuple[str, float]]) -> Evidence:
+    """Return figures to be seen beside each other as an exhibit, the student's own first."""
+    return Evidence("bars", title, {"rows": [[name, round(value, 6)] for name, value in rows]})
+
+
 def margin(ratio: float) -> Evidence:
     """Return how far a result is from the reference's at most, in units of the largest expected magnitude."""
     return Evidence("numbers", "Against the reference", {"rows": [[MARGIN, f"{ratio:.3g}"]]})

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from autograder.checks.diagnosis import Diagnosis, named
 from autograder.checks.evidence import compare
 from autograder.checks.names import Names, candidates, exact
 from autograder.checks.registry import Outcome, Stopped, failed
@@ -24,7 +25,7 @@ from autograder.checks.replies import Answer, Model
 from autograder.checks.series import Case, batches
 from autograder.checks.student import Call, StandIns, Student, Trial, must
 from autograder.oracle.cases import Config, Draws, Sizes, full_shapes, own_and_standin_shapes
-from autograder.oracle.misconceptions import recognise
+from autograder.oracle.misconceptions import recognise, recognise_gradients
 from autograder.oracle.reference import Expected, Reference
 from autograder.track import Part, Shape
 from autograder.verdict import Verdict
@@ -57,14 +58,6 @@ class Specimen:
 
 #: Gives a model that was built and what its calls came to, or raises Stopped when it could not be built.
 Started = Callable[[], tuple[Model, list[Answer | Outcome]]]
-
-
-@dataclass(frozen=True)
-class Diagnosis:
-    """A mistake that has a name."""
-
-    sentence: str
-    look_at: str
 
 
 class Exam:
@@ -239,13 +232,21 @@ class Exam:
 
     def diagnose(self, specimen: Specimen, inputs: Mapping[str, Tensor], output: Tensor) -> Diagnosis | None:
         """Name the known mistake (or the two) that gives exactly this output, if there is one."""
-        found = recognise(specimen.part.name, inputs, specimen.weights, specimen.sizes.config, output)
-        if not found:
-            return None
-        if len(found) == 1:
-            return Diagnosis(found[0].sentence, found[0].look_at)
-        sentences = " And: ".join(entry.sentence for entry in found)
-        return Diagnosis(f"Two mistakes at once. {sentences}", " ".join(dict.fromkeys(e.look_at for e in found)))
+        return named(recognise(specimen.part.name, inputs, specimen.weights, specimen.sizes.config, output))
+
+    def diagnose_gradients(
+        self,
+        specimen: Specimen,
+        inputs: Mapping[str, Tensor],
+        mine: Mapping[str, Tensor],
+        right: Mapping[str, Tensor],
+        cotangent: Tensor | None,
+    ) -> Diagnosis | None:
+        """Name the known mistake (or the two) that leaves the output right and gives exactly these gradients."""
+        if self._whole(specimen.part):
+            return None  # sub-parts are the student's own here: the bank knows their stand-ins alone
+        config = specimen.sizes.config
+        return named(recognise_gradients(specimen.part.name, inputs, specimen.weights, config, mine, right, cotangent))
 
     # -- how to examine -----------------------------------------------------------------------------------------------
 

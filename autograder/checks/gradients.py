@@ -8,6 +8,7 @@ from torch import Tensor
 
 from autograder.checks.evidence import GRADIENT_TOLERANCE, compare, margin, table
 from autograder.checks.exam import HEAD, TABLE, Exam, Specimen
+from autograder.checks.gradient_patterns import pattern
 from autograder.checks.outputs import LARGE, draw_targets
 from autograder.checks.registry import Outcome, Stopped, check, failed, passed
 from autograder.checks.replies import Answer
@@ -18,6 +19,9 @@ from autograder.oracle.reference import Expected
 from autograder.track import Part
 from autograder.verdict import Verdict
 
+#: In what torch says where there is nothing to go back through.
+NO_GRAPH = "does not require grad"
+CUTS = "Something cuts or bends the graph: look for detach(), .data, NumPy, no_grad(), or a frozen or padded table."
 CUT = "No detach(), .item() or .data on the way to the loss."
 
 
@@ -37,10 +41,10 @@ def gradients_reach_everything(exam: Exam, part: Part) -> Outcome:
     ]
     outcome = passed()
     for case, (specimen, answers) in zip(cases, exam.series(part, cases), strict=True):
-        inputs = case.calls[0].inputs
-        expected = exam.expect(specimen, inputs, cotangent=case.calls[0].cotangent)
+        inputs, cotangent = case.calls[0].inputs, case.calls[0].cotangent
+        expected = exam.expect(specimen, inputs, cotangent=cotangent)
         for answer in answers:
-            outcome = compare_gradients(exam, specimen, must(answer), expected, inputs)
+            outcome = compare_gradients(exam, specimen, _connected(part, answer), expected, inputs, cotangent)
             if outcome.verdict is not Verdict.PASSED:
                 return outcome
     return _overflow(exam, part) or outcome
@@ -50,6 +54,17 @@ def _case(exam: Exam, part: Part, sizes: Sizes, purpose: str) -> Case:
     inputs = exam.inputs(part, sizes, purpose)
     cotangent = exam.draws.normal(f"{purpose} cotangent", tuple(inputs["x"].shape))
     return Case(sizes, purpose, [Call(inputs, cotangent=cotangent, train=train) for train in (True, False)])
+
+
+def _connected(part: Part, answer: Answer | Outcome) -> Answer:
+    """Return what a call gave; raises Stopped, in the terms of this check, when no gradient can go back from it."""
+    if isinstance(answer, Outcome) and NO_GRAPH in answer.message:
+        raise Stopped(
+            failed(
+                f"What {part.class_name} returns is cut off from the graph: nothing in it learns.", CUTS, usable=True
+            )
+        )
+    return must(answer)
 
 
 def _overflow(exam: Exam, part: Part) -> Outcome | None:
@@ -80,7 +95,9 @@ def loss_gradients_are_right(exam: Exam, part: Part) -> Outcome:
         call = Call(inputs, cotangent=cotangent, train=train)
         specimen, (given,) = exam.trial(part, Case(sizes, "gpt gradients", [call], keep=True))
         expected = exam.expect(specimen, inputs, cotangent=cotangent)
-        outcome = compare_gradients(exam, specimen, _joined(specimen, must(given)), expected, inputs)
+        outcome = compare_gradients(
+            exam, specimen, _joined(specimen, _connected(part, given)), expected, inputs, cotangent
+        )
         if outcome.verdict is not Verdict.PASSED:
             return outcome
     return _of_the_loss(exam, part, specimen, inputs)
@@ -93,7 +110,7 @@ def _of_the_loss(exam: Exam, part: Part, specimen: Specimen, inputs: dict[str, T
     try:
         trained = exam.train_call(part, specimen.model, given, loss=True, train=True)
     except Stopped as stopped:
-        if "does not require grad" in stopped.outcome.message:
+        if NO_GRAPH in stopped.outcome.message:
             return failed(
                 "The loss is cut off from the graph: loss.backward() has nothing to do.",
                 CUT,
@@ -112,7 +129,7 @@ def _of_the_loss(exam: Exam, part: Part, specimen: Specimen, inputs: dict[str, T
             else failed("loss.backward() leaves every gradient at zero.", CUT, usable=True)
         )
     trained.gradients = specimen.names.to_contract(trained.gradients, specimen.shapes)
-    return compare_gradients(exam, specimen, _joined(specimen, trained), right, inputs)
+    return compare_gradients(exam, specimen, _joined(specimen, trained), right, given)
 
 
 def _joined(specimen: Specimen, answer: Answer) -> Answer:
@@ -131,8 +148,11 @@ def compare_gradients(
     answer: Answer,
     right: Expected,
     inputs: Mapping[str, Tensor],
+    cotangent: Tensor | None = None,
 ) -> Outcome:
-    """Compare every gradient; a tensor that the student lacks is another check's business.
+    """Compare every gradient, of the output along `cotangent` or else of the loss.
+
+    A tensor that the student lacks is another check's business.
 
     Gradients follow the numbers: where those are wrong already, only missing and zero gradients count. A frozen tensor
     costs its points in `parameters`.
@@ -168,9 +188,16 @@ def compare_gradients(
     name, what = bad[0]
     label = "the input" if name.startswith("input.") else name
     others = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
+    known, found, meaning = None, "", ""
+    if output_right:
+        known = exam.diagnose_gradients(specimen, inputs, answer.gradients, expected, cotangent)
+        width = specimen.sizes.config["n_embd"]
+        found, meaning = pattern(answer.gradients, expected, [name for name, _ in bad], width)
     return failed(
-        f"{label} {what}{others}: training would not move what it should.",
-        "Something cuts or bends the graph: look for detach(), .data, NumPy, no_grad(), or a frozen or padded table.",
+        f"{known.sentence} It shows in the gradients: {label} {what}{others}."
+        if known
+        else f"{label} {what}{others}: {found or 'training would not move what it should'}.",
+        known.look_at if known else f"{CUTS} {meaning}".rstrip(),
         [table("Largest gradient", ["tensor", "yours", "expected"], rows), margin(worst)],
         usable=True,
     )

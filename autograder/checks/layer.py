@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from autograder.checks.attention_pattern import CONFIG, LENGTH, pattern_evidence, patterns, question
 from autograder.checks.evidence import compare, describe_difference, margin
 from autograder.checks.exam import Exam
 from autograder.checks.outputs import (
@@ -19,8 +20,10 @@ from autograder.checks.outputs import (
 from autograder.checks.registry import Outcome, Stopped, check, failed, passed
 from autograder.checks.series import Case
 from autograder.checks.student import Call, must
+from autograder.oracle.cases import Sizes
+from autograder.oracle.expected import NotSealed
 from autograder.track import Part
-from autograder.verdict import Verdict
+from autograder.verdict import Evidence, Verdict
 
 #: Rounding of scores in the thousands moves a softmax by about 1e-3.
 LARGE_TOLERANCE = 2e-2
@@ -129,15 +132,31 @@ def it_gives_the_right_numbers(exam: Exam, part: Part) -> Outcome:
             if random is not None:
                 return random
             sentence, exhibit = describe_difference(difference, AXES)
+            pictures = _pictures(exam, part)
             known = exam.diagnose(specimen, inputs, output)
             message = known.sentence if known else f"The output is not what {part.class_name} should give: {sentence}."
             message = message if known else mixing(exam, specimen, call, output) + message
             return failed(
                 message,
                 known.look_at if known else f"Compare your forward with the formula of {part.class_name} step by step.",
-                [exhibit],
+                [exhibit, *pictures],
             )
     return _large(exam, part) or passed(evidence=[margin(worst)])
+
+
+def _pictures(exam: Exam, part: Part) -> list[Evidence]:
+    """Return the attention pattern of a wrong attention, where it can be had; nothing for other parts."""
+    if list(part.parameters) != ["c_attn.weight", "c_attn.bias", "c_proj.weight", "c_proj.bias"]:
+        return []
+    sizes = Sizes(CONFIG, 1, LENGTH)
+    weights, x = question(exam.draws)
+    try:
+        specimen = exam.refill(exam.specimen(part, sizes, "pattern"), weights)
+        output = first_output(exam, part, exam.student.call(part, specimen.model, {"x": x}))
+    except (Stopped, NotSealed):
+        return []  # at this size it does not run: another check tells. Or a kit cannot tell what is called what
+    found = patterns(output)
+    return [] if found is None else [pattern_evidence(found, 0)]
 
 
 def _large(exam: Exam, part: Part) -> Outcome | None:

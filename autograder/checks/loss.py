@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from autograder.checks.evidence import compare, describe_difference, numbers, same, shape_text
+from autograder.checks.evidence import bars, compare, describe_difference, same, shape_text
 from autograder.checks.exam import HEAD, TABLE, Exam, Specimen
 from autograder.checks.outputs import draw_targets, first_output, unchanged
 from autograder.checks.registry import Outcome, check, failed, passed
@@ -158,7 +158,8 @@ def _wrong_loss(
     if expected is not None and expected.shape == logits.shape and _equal(loss, cross_entropy(expected, targets)):
         return None
     own = cross_entropy(logits, targets)
-    exhibit = numbers("Loss", yours=loss, expected=own, ln_of_vocab_size=math.log(logits.shape[-1]))
+    vocab = logits.shape[-1]
+    exhibit = bars("Loss", [("yours", loss), ("expected", own), (f"ln {vocab}", math.log(vocab))])
     for known in _known_losses(logits, targets):
         if _equal(loss, known.value):
             return failed(known.sentence, known.look_at, [exhibit], usable=True)
@@ -289,7 +290,7 @@ def training_starts_near_ln_v(exam: Exam, part: Part) -> Outcome:
     answer = exam.train_call(part, model, inputs)
     logits = first_output(exam, part, answer).double()
     start, base = cross_entropy(logits, inputs["targets"]), math.log(config["vocab_size"])
-    exhibit = numbers("Loss before training", yours=start, ln_of_vocab_size=base)
+    exhibit = bars("Loss before training", [("yours", start), (f"ln {config['vocab_size']}", base)])
     if not math.isfinite(start):
         return failed(
             f"The first loss is {start}.",

@@ -23,7 +23,8 @@ Examples:
 \b
 What somebody has written into a stub is kept beside it, as
 attention.before-build-1.txt. In an nbgrader course an older notebook is kept
-beside gradebook.db, where nbgrader does not hand it out. Exit status: 0, 1 stale, 2 cannot be done."""
+beside gradebook.db, where nbgrader does not hand it out.
+Exit status: 0, 1 stale, 2 cannot be done."""
 
 
 def build(

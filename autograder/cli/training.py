@@ -22,6 +22,7 @@ Examples:
   workshop train --path exercises               your GPT, about three minutes
   workshop train --preset gpu                   the 10.8M model on a GPU
   workshop train --steps 500 --optimizer adamw  other numbers
+  workshop train --path my_gpt --optimizer own  with your own training.py
   workshop train --resume                       go on after Ctrl-C or a crash
   torchrun --nproc-per-node 2 -m autograder train --preset gpu
 
@@ -43,7 +44,9 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in the folder.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Start anew in a folder that holds a run.")] = False,
     corpus: Annotated[Path, typer.Option(metavar="DIR", help="The corpus, as `workshop data` made it.")] = CORPUS,
-    optimizer: Annotated[str, typer.Option(metavar="NAME", help="muon (with AdamW) or adamw.")] = "muon",
+    optimizer: Annotated[
+        str, typer.Option(metavar="NAME", help="muon (with AdamW), adamw, or own: your training.py.")
+    ] = "muon",
     learning_rate: Annotated[float | None, typer.Option(metavar="R", help="The highest rate of AdamW.")] = None,
     steps: Annotated[int | None, typer.Option(metavar="N", min=1, help="How many steps.")] = None,
     batch_size: Annotated[int | None, typer.Option(metavar="N", min=1, help="Sequences a step.")] = None,

@@ -90,7 +90,9 @@ class Book:
         comments = {comment.cell_id: comment for book in submission.notebooks for comment in book.comments}
         by_hand = []
         for part in self._track.parts:
-            result, cells = report.parts[part.name], self._cells[part.name]
+            result, cells = report.parts.get(part.name), self._cells[part.name]
+            if result is None:
+                continue  # not asked for in this run: what is there stays
             grade = grades[cells.grade]
             found = float(min(max(result.score, 0.0), part.max_score))
             if grade.manual_score is not None:

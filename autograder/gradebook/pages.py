@@ -112,7 +112,7 @@ def _notebook(skeleton: Skeleton, track: Track, report: Report, work: Path) -> s
     written = _answers(work, f"{notebook_name(track)}.ipynb")
     classes = _classes(track, work)
     wanted = {answer_cell(part): part.class_name for part in track.parts}
-    results = {grade_cell(part): report.parts[part.name] for part in track.parts}
+    results = {grade_cell(part): report.parts[part.name] for part in track.parts if part.name in report.parts}
     cells = []
     for cell in skeleton.cells:
         about = cell.get("metadata", {}).get("nbgrader", {})

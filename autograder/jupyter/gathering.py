@@ -67,7 +67,10 @@ def gather(track: Track, cells: list[str], folder: Path) -> Gathered:
         for name, data in files.items():
             (Path(place) / name).write_bytes(data)
         submission = read_submission(Path(place).resolve(), track, STUDENT)
-    return Gathered(replace(submission, lenient=submission.lenient | lenient), places, tuple(notices))
+    books = {part.file: places[part.class_name] for part in track.parts if part.file in lenient and part.file != target}
+    shown_as = books | {target: STUDENT} if mine else books
+    submission = replace(submission, lenient=submission.lenient | lenient, shown_as=shown_as)
+    return Gathered(submission, places, tuple(notices))
 
 
 def beside(part: Part, folder: Path, track: Track) -> tuple[Path, bytes, tuple[str, ...]] | None:

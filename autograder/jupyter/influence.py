@@ -1,8 +1,13 @@
-"""`picture`: which position hears which, measured on the class of this notebook; for GPTConfig, where numbers live."""
+"""`picture`: what a class of this notebook does: who hears whom, what attention looks at, where the loss starts.
+
+For GPTConfig it shows where the numbers of a model live.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +37,7 @@ def picture(thing: type, track: str = "gpt") -> None:
         show(note_html(problem), problem)
         return
     try:
-        item = _sizes(course, thing) if not course.part(name).parameters else influence(thing)
+        items = _pictures(course, thing) if course.part(name).parameters else [_sizes(course, thing)]
     except NotImplementedError:
         text = f"Nothing to draw yet: {thing.__name__} is still to be written."
         show(note_html(text), text)
@@ -40,7 +45,13 @@ def picture(thing: type, track: str = "gpt") -> None:
         text = f"Nothing to draw: {type(error).__name__}: {error}. `check({thing.__name__})` says more."
         show(note_html(text), text)
     else:
-        show(exhibit_html(item), exhibit_text(item))
+        for item in items:
+            show(exhibit_html(item), exhibit_text(item))
+
+
+def _pictures(track: Track, cls: type) -> list[Evidence]:
+    found = [influence(cls), _attention(cls), _start(track, cls)]
+    return [item for item in found if item is not None]
 
 
 def influence(cls: type) -> Evidence:
@@ -50,9 +61,7 @@ def influence(cls: type) -> Evidence:
     """
     import torch
 
-    torch_state = torch.random.get_rng_state()
-    try:
-        torch.manual_seed(0)
+    with _same_random_state():
         module = cls(SimpleNamespace(**_CONFIG))
         x, y = _run(module)
         direction = torch.randn(y.shape[1:])
@@ -60,10 +69,57 @@ def influence(cls: type) -> Evidence:
         for i in range(_T):
             (gradient,) = torch.autograd.grad((y[0, i] * direction[i]).sum(), x, retain_graph=True, allow_unused=True)
             rows.append([0.0] * _T if gradient is None else gradient[0].norm(dim=-1).tolist())
-    finally:
-        torch.random.set_rng_state(torch_state)
     data = {"rows": rows, "row_label": "output position", "column_label": "input position"}
     return Evidence("matrix", f"Who hears whom in {cls.__name__}", {**data, "empty_above_diagonal": True})
+
+
+def _attention(cls: Any) -> Evidence | None:
+    """Return the attention weights of the first head of `cls`, where it is an attention with the contract's layers."""
+    import torch
+
+    from autograder.checks.attention_pattern import CONFIG, pattern_evidence, patterns, question
+    from autograder.oracle.cases import Draws
+
+    weights, x = question(Draws(0))
+    with _same_random_state(), torch.no_grad():
+        module = cls(SimpleNamespace(**CONFIG))
+        own = dict(module.named_parameters())
+        if own.keys() != weights.keys() or any(own[name].shape != value.shape for name, value in weights.items()):
+            return None
+        for name, value in weights.items():
+            own[name].copy_(value)
+        found = patterns(module(x))
+    return None if found is None else pattern_evidence(found, 0)
+
+
+def _start(track: Track, cls: Any) -> Evidence | None:
+    """Return the loss of an untrained `cls` beside ln V, where it is a model that gives a loss."""
+    import torch
+
+    if not issubclass(cls, torch.nn.Module) or cls.__name__ != track.parts[-1].class_name:
+        return None
+    vocab = track.config["vocab_size"]
+    with _same_random_state(), torch.no_grad():
+        module = cls(SimpleNamespace(**{**_CONFIG, "vocab_size": vocab, "n_embd": 48}))
+        idx = torch.randint(vocab, (8, _T + 1))
+        _, loss = module(idx[:, :-1], idx[:, 1:])
+    if loss is None:
+        return None
+    rows = [["yours", round(float(loss), 4)], [f"ln {vocab}", round(math.log(vocab), 4)]]
+    return Evidence("bars", "Loss before training", {"rows": rows})
+
+
+@contextlib.contextmanager
+def _same_random_state() -> Iterator[None]:
+    """Draw the same numbers each time, and leave the notebook's own generator as it was."""
+    import torch
+
+    state = torch.random.get_rng_state()
+    try:
+        torch.manual_seed(0)
+        yield
+    finally:
+        torch.random.set_rng_state(state)
 
 
 def _run(module: Any) -> tuple[Tensor, Tensor]:

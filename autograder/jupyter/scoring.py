@@ -43,8 +43,8 @@ def score(thing: type | str, track: str = "gpt") -> float:
     try:
         with contextlib.redirect_stderr(noise):
             gathered = gather(course, history(), Path.cwd())
-            if part.class_name not in gathered.places:
-                sentence = " ".join([*gathered.notices, f"There is no {part.class_name} here: 0 points."])
+            if not any(name in gathered.places for name in part.names):
+                sentence = " ".join([*gathered.notices, f"There is no {part.title} here: 0 points."])
                 show(note_html(sentence), sentence)
                 return 0.0
             # Whether the whole is right can only be said beside its parts: the last part is graded with all of them.

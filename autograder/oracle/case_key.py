@@ -39,6 +39,14 @@ def mistake_key(part: str, config: Config, weights: Mapping[str, Tensor], inputs
     return _digest("mistake", part, _sizes(config), _told(weights), _told(inputs))
 
 
+def gradient_mistake_key(
+    part: str, config: Config, weights: Mapping[str, Tensor], inputs: Mapping[str, Tensor], cotangent: Tensor | None
+) -> str:
+    """Return the name of a question to `recognise_gradients`."""
+    asked = {"cotangent": cotangent} if cotangent is not None else {}
+    return _digest("gradient mistake", part, _sizes(config), _told(weights), _told(inputs), _told(asked))
+
+
 def _digest(*words: str) -> str:
     return hashlib.sha256("\n".join(words).encode()).hexdigest()[:24]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -21,6 +21,12 @@ from torch import Tensor
 WIDTH = 6
 #: Agreement of two prints, relative to the largest value of the output: rounding in float32 stays below 5e-6.
 MATCH = 3e-5
+#: The same of gradients, which go through more operations.
+GRADIENT_MATCH = 2e-4
+
+
+#: One matrix under two names: its gradient goes by the second.
+TABLE, HEAD = "transformer.wte.weight", "lm_head.weight"
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,30 @@ def print_of(output: Tensor) -> tuple[Tensor, int]:
     product = _signs(values.numel()) @ values / math.sqrt(max(values.numel(), 1))
     shape = json.dumps(list(output.shape)).encode()
     return torch.cat([product, torch.tensor([largest or 1.0])]), zlib.crc32(nan.numpy().tobytes(), zlib.crc32(shape))
+
+
+def gradient_row(gradients: Mapping[str, Tensor], right: Mapping[str, Tensor], names: Iterable[str]) -> Tensor | None:
+    """Return the gradients called `names` in one row, in units of the largest right number of each; a missing one is 0.
+
+    None when one has another shape: it is of another model.
+    """
+    pieces = []
+    for name in sorted(names):
+        wanted = right[name].double()
+        size = float(wanted.abs().max()) if wanted.numel() else 0.0
+        mine = gradients.get(name, torch.zeros_like(wanted)).double()
+        if mine.shape != wanted.shape or size < 1e-9:  # what is right at zero tells nothing apart
+            if size >= 1e-9:
+                return None
+            continue
+        pieces.append(mine.reshape(-1) / size)
+    return torch.cat([torch.zeros(0, dtype=torch.float64), *pieces])
+
+
+def compared(inputs: Mapping[str, Tensor], weights: Mapping[str, Tensor], right: Mapping[str, Tensor]) -> list[str]:
+    """Return the names of the gradients that are looked at; a tied table goes by the head's name alone."""
+    names = [f"input.{name}" for name, value in inputs.items() if value.is_floating_point()] + list(weights)
+    return [name for name in names if name in right and not (name == TABLE and HEAD in right)]
 
 
 @cache
@@ -62,11 +92,11 @@ def pack(found: Sequence[tuple[tuple[int, ...], Tensor]]) -> dict[str, Tensor]:
     }
 
 
-def matching(prints: Mapping[str, Tensor], output: Tensor) -> tuple[int, ...]:
+def matching(prints: Mapping[str, Tensor], output: Tensor, match: float = MATCH) -> tuple[int, ...]:
     """Return the numbers of the one mistake, or the two, whose print is that of `output`; empty when none is."""
     row, mask = print_of(output)
     kept = prints["print"].double()
-    near = (kept[:, :WIDTH] - row[:WIDTH]).abs().amax(dim=1) <= MATCH * kept[:, WIDTH]
+    near = (kept[:, :WIDTH] - row[:WIDTH]).abs().amax(dim=1) <= match * kept[:, WIDTH]
     hits = (near & (prints["mask"] == mask)).nonzero().flatten().tolist()
     if not hits:
         return ()

@@ -13,10 +13,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from autograder.oracle.case_key import expected_key, mistake_key
+from autograder.oracle.case_key import expected_key, gradient_mistake_key, mistake_key
 from autograder.oracle.cases import Config
 from autograder.oracle.expected import Expected, NotSealed, SolutionsNotFound
-from autograder.oracle.fingerprints import Known, matching, said
+from autograder.oracle.fingerprints import GRADIENT_MATCH, Known, compared, gradient_row, matching, said
 from autograder.oracle.released import Released, released
 from autograder.oracle.sealed_file import Reader
 from autograder.track import Part, Track
@@ -87,4 +87,25 @@ def recognise(
         prints = answers.prints(key)
         if prints is not None:
             return tuple(said(_words(), matching(prints, output)))
+    return ()
+
+
+def recognise_gradients(
+    part: str,
+    inputs: Mapping[str, Tensor],
+    weights: Mapping[str, Tensor],
+    config: Config,
+    mine: Mapping[str, Tensor],
+    right: Mapping[str, Tensor],
+    cotangent: Tensor | None,
+) -> tuple[Known, ...]:
+    """Return the known mistake, or the two, that give the gradients `mine` by their print; empty when none does."""
+    row = gradient_row(mine, right, compared(inputs, weights, right))
+    if row is None or not bool(torch.isfinite(row).all()):
+        return ()
+    key = gradient_mistake_key(part, config, weights, inputs, cotangent)
+    for answers in _readers():
+        prints = answers.prints(key)
+        if prints is not None:
+            return tuple(said(_words(), matching(prints, row, GRADIENT_MATCH)))
     return ()

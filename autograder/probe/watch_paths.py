@@ -14,8 +14,8 @@ import torch
 #: Inside the package: what a grade is decided by. The probe is not among them: its code runs in the child anyway.
 SECRET_FOLDERS = ("oracle", "checks", "tracks")
 SECRET_FILES = ("grading",)
-#: The reference answers: beside the package in a checkout, inside it once installed.
-ANSWER_FOLDERS = ("solutions", "_solutions")
+#: The reference answers: beside the package in a checkout, inside it once installed; of a student kit, the sealed ones.
+ANSWER_FOLDERS = ("solutions", "_solutions", "_sealed")
 #: The same by module name.
 SECRET_MODULES = tuple(f"autograder.{name}" for name in (*SECRET_FOLDERS[:2], *SECRET_FILES, *ANSWER_FOLDERS))
 

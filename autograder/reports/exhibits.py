@@ -1,4 +1,4 @@
-"""Evidence on a terminal: numbers, tables, source lines, and the influence matrix in block characters."""
+"""Evidence on a terminal: numbers, tables, source lines; matrices and bars in block characters."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from autograder.reports.bars import Bars, read_bars
 from autograder.reports.matrix import Cell, Matrix, read_matrix
 from autograder.reports.plain import clean, number
 from autograder.verdict import Evidence
@@ -15,6 +16,8 @@ from autograder.verdict import Evidence
 _WIDEST = 32
 #: A terminal is no place for page-long tables; the HTML report has them whole.
 _ROWS = 12
+_BAR_WIDTH = 30
+_EIGHTHS = " ▏▎▍▌▋▊▉"
 _SHADES = "░▒▓█"
 _ASCII_SHADES = ":+#@"
 
@@ -24,6 +27,8 @@ def exhibit(item: Evidence, ascii_only: bool) -> RenderableType:
     title = Text(clean(item.title), style="dim")
     if item.kind == "matrix":
         return Group(title, matrix_text(read_matrix(item.data), ascii_only))
+    if item.kind == "bars":
+        return Group(title, bars_text(read_bars(item.data), ascii_only))
     if item.kind == "numbers":
         return Group(title, _numbers(item))
     if item.kind == "table":
@@ -55,6 +60,18 @@ def matrix_text(matrix: Matrix, ascii_only: bool) -> Text:
         verdict = f"{leaks} are not, marked !{shades[-1]}" if leaks else "it is"
         out.append(f"    above the diagonal (dots) it must be empty: {verdict}")
     return out
+
+
+def bars_text(bars: Bars, ascii_only: bool) -> Text:
+    """Return a line for each figure: its name, a bar, the number."""
+    names = [clean(bar.label, limit=24) for bar in bars.bars]
+    width = max((len(name) for name in names), default=0)
+    lines = []
+    for name, bar in zip(names, bars.bars, strict=True):
+        eighths = round(bar.share * _BAR_WIDTH * 8)
+        drawn = "#" * round(eighths / 8) if ascii_only else "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
+        lines.append(f"  {name:<{width}} {drawn} {number(bar.value)}")
+    return Text("\n".join(lines), no_wrap=True)
 
 
 def _cell(cell: Cell, shades: str) -> str:

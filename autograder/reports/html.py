@@ -15,6 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from autograder.classroom.late import Late
+from autograder.reports.bars import read_bars
 from autograder.reports.marks import MARKS, isolation_sentence, worth_showing
 from autograder.reports.matrix import read_matrix
 from autograder.reports.plain import clean, number, points
@@ -113,6 +114,7 @@ def environment() -> Environment:
         Verdict=Verdict,
         part_sentence=part_sentence,
         read_matrix=read_matrix,
+        read_bars=read_bars,
     )
     environment.tests["worth_showing"] = worth_showing
     environment.filters.update(number=number, points=points, lines=_lines, short=_short, name=_name, percent=_percent)

@@ -20,7 +20,7 @@ class Cell:
     row: int
     column: int
     value: float
-    strength: float  # 0 when there is no influence, else from 0.15 to 1 on a logarithmic scale
+    strength: float  # 0 when there is no influence, else from 0.15 to 1, on a logarithmic scale or a linear one
     must_be_empty: bool
 
     @property
@@ -73,8 +73,9 @@ def read_matrix(data: dict[str, Any]) -> Matrix:
     finite = [value for row in values for value in row if math.isfinite(value)]
     top = max(finite, default=0.0)
     triangle = bool(data.get("empty_above_diagonal"))
+    strength = _linear if data.get("linear") else _strength
     cells = tuple(
-        tuple(Cell(i, j, value, _strength(value, top), triangle and j > i) for j, value in enumerate(row))
+        tuple(Cell(i, j, value, strength(value, top), triangle and j > i) for j, value in enumerate(row))
         for i, row in enumerate(values)
     )
     row_label, column_label = str(data.get("row_label", "rows")), str(data.get("column_label", "columns"))
@@ -86,6 +87,12 @@ def _magnitude(value: Any) -> float:
         return abs(float(value))
     except (TypeError, ValueError):
         return math.nan
+
+
+def _linear(value: float, top: float) -> float:
+    if not math.isfinite(value) or value == 0 or top == 0:
+        return _strength(value, top)
+    return max(0.15, value / top)
 
 
 def _strength(value: float, top: float) -> float:

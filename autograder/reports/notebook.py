@@ -99,7 +99,8 @@ def scoped_style() -> str:
     for whole, box in ((":root {", "& {"), ("\nbody {", "\n& {"), ("\nhtml {", "\n& {")):
         style = style.replace(whole, box)
     # The class twice: JupyterLab's own rules for tables, lists and headings must not win over ours.
-    return ".gpt-workshop.gpt-workshop {\n" + style + "padding: .5rem 1rem;\n}\n"
+    ends = "padding: .5rem 1rem;\nsection:first-of-type > h2 { margin-top: 0; }\n}\n"
+    return f".gpt-workshop.gpt-workshop {{\n{style}{ends}"
 
 
 def _render(**values: object) -> str:

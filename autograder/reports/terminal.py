@@ -17,6 +17,8 @@ from autograder.reports.summary import diagnoses, figures, first_to_do
 from autograder.reports.tables import in_order, part_names
 from autograder.verdict import CheckResult, PartResult, Report, Verdict
 
+#: Exhibits that are shown of checks that passed, too, in a long report.
+PICTURES = ("matrix", "bars")
 #: Names are cut in tables, so that a row stays a row: never below the first, never above the second.
 _NAME_WIDTHS = (8, 24)
 
@@ -133,8 +135,16 @@ class _Writer:
         if report.files:
             shown = sorted(report.files)[:8]
             more = f" and {len(report.files) - len(shown)} more" if len(report.files) > len(shown) else ""
-            lines.append(Text("graded     " + ", ".join(f"{clean(name, limit=80)}" for name in shown) + more))
+            named = [f"{clean(name, limit=80)} {clean(report.files[name][:8])}".rstrip() for name in shown]
+            lines.append(Text("graded     " + ", ".join(named) + more + "  (start of SHA-256)"))
         lines.append(Text(f"seed       {report.seed}  (replay with --seed {report.seed})"))
+        lines.append(Text(f"checks     {report.checks_run} were run, by kit {clean(report.kit_version, limit=60)}"))
+        if self.verbose:
+            for title, file in report.modules.items():
+                whole = clean(report.files.get(file, ""), limit=64)
+                lines.append(
+                    Text(f"           {clean(title, limit=60)} from {clean(file, limit=80)}  {whole}".rstrip())
+                )
         if report.isolation:
             style = "" if report.isolation.get("isolated") else "yellow"
             lines.append(Text(f"isolation  {clean(isolation_sentence(report.isolation))}", style=style))
@@ -172,14 +182,15 @@ class _Writer:
             out.append(_indent(Text.assemble(("look at: ", "bold"), clean(check.look_at)), 2))
         return Group(*out)
 
-    def quiet(self, part: PartResult, all_calm: bool) -> list[Text]:
+    def quiet(self, part: PartResult, all_calm: bool) -> list[RenderableType]:
         """What needs no attention: passed checks (listed or counted), then blocked and not attempted ones."""
         passed = [check for check in part.checks if check.verdict is Verdict.PASSED]
-        lines = []
+        lines: list[RenderableType] = []
         if self.verbose:
             for check in passed:
                 score = f"  {points(check.points)} / {points(check.max_points)}"
                 lines.append(Text.assemble(self.symbol(check.verdict), " ", clean(check.title), (score, "dim")))
+                lines += [_indent(exhibit(e, self.ascii), 4) for e in check.evidence if e.kind in PICTURES]
         elif passed and part.verdict is not Verdict.PASSED:
             lines.append(Text(f"{len(passed)} of {len(part.checks)} checks passed", style="dim"))
         reasons: dict[tuple[Verdict, str], list[str]] = {}

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+import autograder
+from autograder.kit_mark import is_other, version_in
 from autograder.submission import problems
 from autograder.submission.archive import Archive
 from autograder.submission.book import Book, read_book
@@ -81,6 +83,7 @@ def read_submission(path: Path, track: Track, student: str | None = None) -> Sub
         draft.lenient.clear()
         draft.repairs.clear()
     explanations = _explain(draft)
+    draft.warnings += _other_kits(draft)
     return Submission(
         student=student if student is not None else student_id(path.name, is_folder),
         origin=path,
@@ -88,6 +91,7 @@ def read_submission(path: Path, track: Track, student: str | None = None) -> Sub
         files=dict(sorted(draft.files.items())),
         sources=draft.sources,
         lenient=frozenset(draft.lenient),
+        shown_as={path: draft.shown_as[path] for path in sorted(draft.lenient)},
         warnings=_shortened(list(dict.fromkeys(draft.warnings))),
         repairs=_shortened(list(dict.fromkeys(draft.repairs))),
         explanations=explanations,
@@ -271,6 +275,20 @@ def _explain(draft: _Draft) -> dict[str, str]:
         if warning := not_utf8_warning(data, where):
             draft.warnings.append(warning if len(draft.tree) == 1 else f"{name}: {warning}")
     return explanations
+
+
+def _other_kits(draft: _Draft) -> list[str]:
+    """Return a sentence when exercises came from another version of this kit; it costs nothing."""
+    begun: dict[str, list[str]] = {}
+    for path in sorted({*draft.sources.values()} & draft.tree.keys()):
+        version = version_in(draft.tree[path])
+        if version is not None and is_other(version):
+            begun.setdefault(version, []).append(draft.shown_as.get(path, shown(path)))
+    mine = autograder.__version__
+    return [
+        f"{', '.join(names)} began in version {version} of this kit; this is {mine}. What was asked may differ."
+        for version, names in begun.items()
+    ]
 
 
 def _shortened(sentences: list[str]) -> tuple[str, ...]:

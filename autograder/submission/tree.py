@@ -28,6 +28,7 @@ class Submission:
     files: dict[str, str] = field(default_factory=dict)  # each file that was read, path -> SHA-256
     sources: dict[str, str] = field(default_factory=dict)  # class -> path in `tree` in which it should be found
     lenient: frozenset[str] = frozenset()  # paths in `tree` taken from notebooks: only their definitions are run
+    shown_as: dict[str, str] = field(default_factory=dict)  # for those, the name of what they were made from
     warnings: tuple[str, ...] = ()  # cost nothing
     repairs: tuple[str, ...] = ()  # what was put right in notebooks, for the student to see; the files are as they were
     explanations: dict[str, str] = field(default_factory=dict)  # path in `tree` -> why it will probably not load
