@@ -61,7 +61,8 @@ class Progress:
     def current(self, track: Track) -> str:
         """Return the first part of `track` that is not passed, then an optional one that was begun, or its last."""
         open_parts = [part.name for part in track.parts if not self.passed(part.name)]
-        begun = [part.name for part in track.optional if part.name in self.parts and not self.passed(part.name)]
+        calm = (None, Verdict.NOT_ATTEMPTED, Verdict.PASSED)
+        begun = [part.name for part in track.optional if self.part(part.name).verdict not in calm]
         return [*open_parts, *begun, track.parts[-1].name][0]
 
     def with_report(self, report: Report, now: datetime | None = None) -> Progress:

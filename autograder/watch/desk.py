@@ -80,11 +80,14 @@ class Desk:
 
     @property
     def next_part(self) -> str:
-        """The next part after the current one that is not passed, round about; when all are passed, the next one."""
+        """The next part after the current one that is not passed, round about, the required ones first; when all are
+        passed, the next one."""
         names = [part.name for part in self.track.every]
         here = names.index(self.part)
         following = names[here + 1 :] + names[:here]
-        return next((name for name in following if not self.progress.passed(name)), following[0] if following else "")
+        required = {part.name for part in self.track.parts}
+        still = sorted((name for name in following if not self.progress.passed(name)), key=lambda n: n not in required)
+        return still[0] if still else following[0] if following else ""
 
     @property
     def finished(self) -> bool:
