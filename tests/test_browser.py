@@ -52,7 +52,7 @@ class Notebook:
         return self.cell(number).locator(".jp-OutputArea-output")
 
     def write(self, number: int, text: str, line: str) -> None:
-        """Put `text`, which has `line` in it, in place of what is in a cell. JupyterLab may take the focus away once."""
+        """Put `text`, which has `line` in it, in place of what is in a cell. JupyterLab may take the focus once."""
         content = self.cell(number).locator(".cm-content")
         for _ in range(3):
             content.click()
