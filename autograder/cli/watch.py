@@ -10,7 +10,7 @@ import typer
 
 from autograder.cli.folder import folder_named, hints_named
 from autograder.cli.screen import INTERRUPTED, Screen, seed_or_fresh
-from autograder.cli.student import course_named, part_named
+from autograder.cli.student import course_named, part_named, track_flag
 
 EPILOG = """\b
 Examples:
@@ -46,4 +46,4 @@ def watch(
     except KeyboardInterrupt:
         typer.echo("Interrupted.", err=True)
         raise typer.Exit(INTERRUPTED) from None
-    console.print(f"{progress_total(course, progress)}. See it again: workshop status")
+    console.print(f"{progress_total(course, progress)}. See it again: workshop status{track_flag(track)}")
