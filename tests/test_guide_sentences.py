@@ -121,7 +121,7 @@ WRITTEN: dict[str, dict[str, tuple[str, str]]] = {
         "`idx[:, :block_size]`": ("idx[:, -block_size:]", "idx[:, :block_size]"),
         "`logits[:, 0]`": ("logits = logits[:, -1]", "logits = logits[:, 0]"),
         "`logits * temperature`": ("logits / temperature", "logits * temperature"),
-        "the others get 0, not -inf": ("logits >= least, -torch.inf", "logits >= least, 0.0"),
+        "the others get 0, not -inf": ("scaled >= least, -torch.inf", "scaled >= least, 0.0"),
         "no `model.eval()`": ("model.eval()", "pass"),
         "no `no_grad`": ("torch.no_grad()", "torch.enable_grad()"),
     },
