@@ -24,7 +24,7 @@ USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
 ROOT = Path(__file__).resolve().parent.parent
 GUIDE = sorted((ROOT / "workshop_guide").rglob("*.md"))
 PAGES = [*GUIDE, *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md"))]
-PARTS = sorted((ROOT / "workshop_guide").glob("part*-*.md"))
+PARTS = [*sorted((ROOT / "workshop_guide").glob("part*-*.md")), ROOT / "workshop_guide" / "foundations.md"]
 
 
 def name(path: Path) -> str:
@@ -98,7 +98,7 @@ def test_every_link_of_the_guide_leads_to_a_file_and_to_a_heading_in_it(page: Pa
             assert anchor in {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", [page for page in PARTS if page.name[4] in "1234"], ids=name)
+@pytest.mark.parametrize("page", [page for page in PARTS if page.name[:5] not in ("part0", "part5", "part6")], ids=name)
 def test_every_sentence_that_the_guide_quotes_is_one_that_the_checker_says(page: Path) -> None:
     bank = (ROOT / "autograder" / "oracle" / "misconceptions.toml").read_text(encoding="utf-8")
     said = {entry["says"] for entries in tomllib.loads(bank).values() if isinstance(entries, list) for entry in entries}

@@ -45,6 +45,7 @@ def test_check_status_and_hint_work_on_an_ascii_terminal(work: Path) -> None:
     assert (work / ".workshop-progress.json").is_file()
 
 
+@pytest.mark.slow
 def test_grade_and_export_work_on_an_ascii_terminal_and_keep_every_name(work: Path, tmp_path: Path) -> None:
     said(workshop(tmp_path, "grade", "class", "--out", "grades", "--trust-students"), 0)
     said(workshop(tmp_path, "export", "canvas", "grades"), 0)
