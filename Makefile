@@ -57,7 +57,7 @@ guide: .venv/.installed-guide ## build the guide as a site into guide-site/, off
 	@echo "Its search needs a server: python3 -m http.server --directory guide-site"
 
 clean: ## remove what was built; .venv stays
-	@rm -rf build dist *.egg-info demo-report guide-site .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf build dist *.egg-info demo-report guide-site screenshots .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find autograder solutions exercises data tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
 # The stamps make a second run quick: pip is asked again only when the pins or the requirements have changed.

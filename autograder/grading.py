@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 import autograder
-from autograder.checks import CHECKS, Outcome, Stopped
+from autograder.checks import Outcome, Stopped, find_check
 from autograder.checks.beside import Beside
 from autograder.checks.exam import Exam
 from autograder.checks.faults import import_outcome
@@ -64,7 +64,9 @@ def grade(
     chosen = list(track.graded) if parts is None else [part for part in track.every if part.name in parts]
     if submission.verdict is not None:
         outcome = Outcome(submission.verdict, submission.problem)
-        return _report(submission, track, nursery, seed, [_whole_part(part, outcome) for part in chosen], [], {}, {})
+        return _report(
+            submission, track, nursery, seed, [_whole_part(track, part, outcome) for part in chosen], [], {}, {}
+        )
     with tempfile.TemporaryDirectory(prefix="workshop-") as folder:
         tree = Path(folder).resolve() / "submission"
         tree.mkdir()
@@ -140,7 +142,9 @@ def _grade_loaded(
         student.load()
     except ProbeFailure as failure:
         outcome = _explained(submission, Outcome(failure.verdict, _at_import(failure)))
-        return _report(submission, track, nursery, seed, [_whole_part(part, outcome) for part in chosen], [], {}, {})
+        return _report(
+            submission, track, nursery, seed, [_whole_part(track, part, outcome) for part in chosen], [], {}, {}
+        )
     try:
         if beside is not None:
             results = _grade_beside(exam, others[0], beside, chosen[-1], submission)
@@ -149,7 +153,9 @@ def _grade_loaded(
         whole = _assembled(exam, results) if len(chosen) == len(track.parts) and not chosen[0].optional else {}
     except ProbeFailure as failure:  # only our own failures come this far
         outcome = Outcome(Verdict.UNGRADABLE, failure.message)
-        return _report(submission, track, nursery, seed, [_whole_part(part, outcome) for part in chosen], [], {}, {})
+        return _report(
+            submission, track, nursery, seed, [_whole_part(track, part, outcome) for part in chosen], [], {}, {}
+        )
     student.close()
     results = [_taint(part, result, student) for part, result in zip(chosen, results, strict=True)]
     warnings = [*student.tampering, *student.notices, *exam.warnings]
@@ -186,20 +192,20 @@ def _grade_part(exam: Exam, part: Part, submission: Submission) -> PartResult:
     outcome = _cannot_start(exam, part, submission)
     if outcome is not None:
         exam.verdicts[next(iter(part.points))] = outcome.verdict
-        return _whole_part(part, outcome)
+        return _whole_part(exam.track, part, outcome)
     done: dict[str, Outcome] = {}
     for check_id in part.points:
         done[check_id] = _run_check(exam, part, check_id, done)
         exam.verdicts[check_id] = done[check_id].verdict
-    return _part_result(part, done)
+    return _part_result(exam.track, part, done)
 
 
 def _run_check(exam: Exam, part: Part, check_id: str, done: dict[str, Outcome]) -> Outcome:
-    check = CHECKS[check_id]
+    check = find_check(exam.track, part, check_id)
     for need in check.needs:
         before = done.get(need)
         if before is not None and before.verdict is not Verdict.PASSED and not before.usable:
-            return Outcome(Verdict.BLOCKED, f'Not run: it needs "{CHECKS[need].title}".')
+            return Outcome(Verdict.BLOCKED, f'Not run: it needs "{find_check(exam.track, part, need).title}".')
     fatal = next((o for o in done.values() if o.verdict in FATAL), None)
     if fatal is not None:
         return Outcome(Verdict.BLOCKED, f"Not run: {fatal.message}")
@@ -276,16 +282,16 @@ def _explained(submission: Submission, outcome: Outcome, file: str | None = None
     return Outcome(outcome.verdict, sentence, outcome.look_at, (said, *outcome.evidence))
 
 
-def _whole_part(part: Part, outcome: Outcome) -> PartResult:
+def _whole_part(track: Track, part: Part, outcome: Outcome) -> PartResult:
     """Give a part's first check this outcome and block the rest: nothing could be run."""
     ids = list(part.points)
     done = {ids[0]: outcome} | {
         check_id: Outcome(Verdict.BLOCKED, f"Not run: {outcome.message}") for check_id in ids[1:]
     }
-    return _part_result(part, done)
+    return _part_result(track, part, done)
 
 
-def _part_result(part: Part, done: dict[str, Outcome]) -> PartResult:
+def _part_result(track: Track, part: Part, done: dict[str, Outcome]) -> PartResult:
     results = []
     for check_id, points in part.points.items():
         outcome = done[check_id]
@@ -294,7 +300,7 @@ def _part_result(part: Part, done: dict[str, Outcome]) -> PartResult:
             CheckResult(
                 check_id,
                 part.name,
-                CHECKS[check_id].title,
+                find_check(track, part, check_id).title,
                 outcome.verdict,
                 earned,
                 points,
@@ -328,7 +334,7 @@ def _taint(part: Part, result: PartResult, student: Student) -> PartResult:
 
     GPTConfig is five plain numbers, which no patched tensor can fake; it keeps its points.
     """
-    if not student.tampering or not (part.parameters or part.functions):
+    if not student.tampering or part.role == "config":
         return result
     outcome = Outcome(Verdict.FORBIDDEN, student.tampering[0], "Hand in the classes alone.")
     voided = [

@@ -30,12 +30,16 @@ class Reset:
     changed: bool
 
 
-def find_stubs() -> Path:
-    """Return the folder of the stubs: the checkout's, or the one packed with the kit. Raises StubError."""
+def find_stubs(track: Track | None = None) -> Path:
+    """Return the folder of a track's stubs: the checkout's, or the one packed with the kit. Raises StubError.
+
+    Without a track: that of the gpt track.
+    """
+    inside, last = (track.folder, track.parts[-1].file) if track is not None else ("", "gpt.py")
     package = Path(autograder.__file__).resolve().parent
     for folder in (package.parent / "exercises", package / "_exercises"):
-        if (folder / "gpt.py").is_file():
-            return folder
+        if (folder / inside / last).is_file():
+            return folder / inside
     raise StubError(f"The stubs did not come with this kit (looked beside and in {package}). Install it again.")
 
 
@@ -44,13 +48,14 @@ def start(track: Track, folder: Path) -> tuple[list[str], list[str]]:
 
     Raises StubError when a file cannot be written.
     """
-    stubs = find_stubs()
-    return _copy({part.file: _stub(stubs, part.file) for part in track.every}, folder)
+    stubs = find_stubs(track)
+    names = [*(part.file for part in track.every), *track.extras]
+    return _copy({name: _stub(stubs, name) for name in names}, folder)
 
 
 def start_notebooks(track: Track, folder: Path) -> tuple[list[str], list[str]]:
     """Copy the notebooks of `track` into `folder`, as `start` does the stubs. Raises StubError."""
-    stubs = find_stubs()
+    stubs = find_stubs(track)
     names = [part.file.removesuffix(".py") + ".ipynb" for part in track.every]
     return _copy({name: _stub(stubs / "notebooks", name) for name in names}, folder)
 
@@ -77,7 +82,7 @@ def reset(track: Track, part: Part, folder: Path) -> Reset:
     Raises StubError when that cannot be done; then everything is as it was.
     """
     file = folder / part.file
-    data = _stub(find_stubs(), part.file)
+    data = _stub(find_stubs(track), part.file)
     try:
         if not os.path.lexists(file):
             if (folder / track.single_file).exists():

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 Shape = tuple[int, ...]
+T = TypeVar("T")
 
 #: `gpt_hints.toml` holds the hints of track `gpt`: it lies beside the tracks, and is none.
 HINTS_SUFFIX = "_hints.toml"
@@ -28,6 +30,18 @@ class Part:
     uses: dict[str, str]  # sub-module path ("attn", "transformer.h.{i}") -> part that it is an instance of
     functions: tuple[str, ...] = ()  # "get_batch", ...
     optional: bool = False  # graded only where it is asked for
+    role: str = ""  # what it is in a transformer: the checks of that role apply to it. By default its name
+    constructor: dict[str, str] = field(default_factory=dict)  # argument -> field ("n_embd"); none: (config)
+    repeat: str = "n_layer"  # the field over which {i} runs in the paths of `uses`
+    width: str = "n_embd"  # last axis of what forward returns
+    mistakes: str = ""  # the part of the bank of known mistakes that applies. By default its role
+    alike: dict[str, str] = field(default_factory=dict)  # own layer -> what that layer is called in the bank
+    titles: dict[str, str] = field(default_factory=dict)  # check id -> its title, where the usual one does not fit
+
+    def __post_init__(self) -> None:
+        """Fill in what is the same by default: a part's role is its name, and the mistakes are those of its role."""
+        object.__setattr__(self, "role", self.role or self.name)
+        object.__setattr__(self, "mistakes", self.mistakes or self.role)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -43,9 +57,59 @@ class Part:
     def max_score(self) -> float:
         return sum(self.points.values())
 
+    @property
+    def interface(self) -> str:
+        """How its constructor is called: with a "config", or with "arguments" (plain numbers)."""
+        return "arguments" if self.constructor else "config"
+
+    @property
+    def takes_tokens(self) -> bool:
+        """Whether forward takes ids (B, T) and perhaps targets, as a whole model does, and not vectors (B, T, C)."""
+        return self.role == "gpt"
+
     def shapes(self, config: Mapping[str, int]) -> dict[str, Shape]:
         """Return the shape of each own tensor under `config`."""
         return {name: parse_shape(expression, config) for name, expression in self.parameters.items()}
+
+    def arguments(self, config: Mapping[str, int]) -> dict[str, int]:
+        """Return what its constructor is called with, by name and in the contract's order; nothing for a config."""
+        return {name: parse_shape(expression, config)[0] for name, expression in self.constructor.items()}
+
+    def in_bank_names(self, weights: Mapping[str, T]) -> dict[str, T]:
+        """Return weights under the names that the bank of known mistakes has for the layers of this part."""
+        named = {}
+        for name, value in weights.items():
+            layer = next((own for own in self.alike if name.startswith(f"{own}.")), "")
+            named[self.alike[layer] + name.removeprefix(layer) if layer else name] = value
+        return named
+
+    def output_width(self, config: Mapping[str, int]) -> int:
+        """Return the length of the last axis of what forward returns."""
+        return parse_shape(self.width, config)[0]
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The tensors of the whole model that are looked up or compared by row; empty names where there are none."""
+
+    tokens: str = ""
+    positions: str = ""
+    head: str = ""
+    tied: bool = False  # whether table and head are one parameter
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for name in (self.tokens, self.positions, self.head) if name)
+
+    @property
+    def ends(self) -> tuple[str, ...]:
+        """Where ids come in and logits go out."""
+        return tuple(name for name in (self.tokens, self.head) if name)
+
+    @property
+    def shared(self) -> tuple[str, ...]:
+        """The names under which a tensor is counted a second time."""
+        return (self.tokens,) if self.tied else ()
 
 
 @dataclass(frozen=True)
@@ -59,6 +123,27 @@ class Track:
     parts: tuple[Part, ...]
     optional: tuple[Part, ...] = ()  # further ones, graded where they are asked for
     chosen: tuple[str, ...] = ()  # the parts that a whole class is graded on; none: `parts`
+
+    folder: str = ""  # where in solutions/ and exercises/ its files are
+    tables: Tables = Tables()
+    extras: tuple[str, ...] = ()  # files with an exercise that is not graded
+    words: dict[str, str] = field(default_factory=dict)  # word of the checks' sentences -> what the course calls it
+
+    @property
+    def config_part(self) -> Part | None:
+        """The part that is the configuration; None where classes take plain numbers."""
+        return next((part for part in self.parts if part.role == "config"), None)
+
+    def bank_knows_gradients(self, part: Part) -> bool:
+        """Whether the bank's gradients are those of `part`: a whole model's are of one whose table and head are one."""
+        return self.tables.tied or not part.takes_tokens
+
+    def in_words(self, sentence: str) -> str:
+        """Return a sentence of a check in the words of the course: n_embd is n_embed in some."""
+        if not self.words:
+            return sentence
+        known = "|".join(re.escape(word) for word in sorted(self.words, key=len, reverse=True))
+        return re.sub(rf"(?<![\w.])(?:{known})(?!\w)", lambda found: self.words[found[0]], sentence)
 
     @property
     def every(self) -> tuple[Part, ...]:
@@ -96,11 +181,19 @@ class Track:
 
 def parse_shape(expression: str, config: Mapping[str, int]) -> Shape:
     """Return the shape that `expression` means: "3*n_embd, n_embd" is (3 * n_embd, n_embd)."""
+    known = fields_of(config)
 
     def factor(word: str) -> int:
-        return int(word) if word.isdigit() else config[word]
+        return int(word) if word.isdigit() else known[word]
 
     return tuple(math.prod(factor(word.strip()) for word in side.split("*")) for side in expression.split(","))
+
+
+def fields_of(config: Mapping[str, int]) -> dict[str, int]:
+    """Return the fields of `config` and what follows from them: head_dim, the width of one head."""
+    if config.get("n_head") and "n_embd" in config:
+        return {**config, "head_dim": config["n_embd"] // config["n_head"]}
+    return dict(config)
 
 
 def load_track(name_or_path: str = "gpt") -> Track:
@@ -138,9 +231,25 @@ def _track(data: dict[str, Any]) -> Track:
             uses=dict(entry.get("uses", {})),
             functions=tuple(entry.get("functions", ())),
             optional=bool(entry.get("optional", False)),
+            role=entry.get("role", ""),
+            constructor=dict(entry.get("constructor", {})),
+            repeat=entry.get("repeat", "n_layer"),
+            width=entry.get("width", "vocab_size" if entry.get("role", entry["name"]) == "gpt" else "n_embd"),
+            mistakes=entry.get("mistakes", ""),
+            alike=dict(entry.get("alike", {})),
+            titles=dict(entry.get("titles", {})),
         )
         for entry in data["parts"]
     )
-    required = tuple(part for part in parts if not part.optional)
-    optional = tuple(part for part in parts if part.optional)
-    return Track(data["name"], data["title"], data["single_file"], dict(data["config"]), required, optional)
+    return Track(
+        data["name"],
+        data["title"],
+        data["single_file"],
+        dict(data["config"]),
+        tuple(part for part in parts if not part.optional),
+        tuple(part for part in parts if part.optional),
+        folder=data.get("folder", ""),
+        tables=Tables(**data.get("tables", {})),
+        extras=tuple(data.get("extras", ())),
+        words=dict(data.get("words", {})),
+    )

@@ -21,8 +21,9 @@ from measure import table
 
 from autograder.capstone import CORPUS
 from autograder.capstone import corpus as corpora
+from autograder.capstone.batches import Batches
 from autograder.capstone.corpus import Corpus
-from autograder.capstone.hardware import Hardware
+from autograder.capstone.hardware import PRECISIONS, Hardware, faster_precision
 from autograder.capstone.presets import load_preset
 from autograder.capstone.trouble import CapstoneError
 from autograder.capstone.validation import Validation
@@ -43,21 +44,25 @@ def read_corpus(folder: Path) -> Corpus:
         raise SystemExit(f"Error: {trouble}") from None
 
 
-def compare(corpus: Corpus, *, short: float = 1.0, precision: str = "fp32", compiled: bool = False) -> list[Loop]:
+def compare(corpus: Corpus, *, short: float = 1.0, precision: str = "auto", compiled: bool = False) -> list[Loop]:
     """Run both, `short` times their steps; return the baseline and the kit."""
-    hardware = Hardware(torch.device("cpu"), precision)
+    hardware = Hardware(torch.device("cpu"))
     recipe = dataclasses.replace(CPU, steps=max(4, round(CPU.steps * short)), warmup=max(1, round(CPU.warmup * short)))
     settings = load_preset("cpu").settings
     steps = max(4, round(STEPS * short))
+    if precision == "auto":  # as `workshop train` chooses
+        trial = kit_loop(settings, corpus, hardware)
+        batches = Batches(corpus.split()[0], settings.block_size, BATCH, 1, hardware.device)
+        precision, _ = faster_precision(trial.model, next(batches(0)), hardware.device)
     settings = dataclasses.replace(
         settings, steps=steps, warmup=max(1, round(settings.warmup * short)), batch_size=BATCH, precision=precision
     )
     baseline, kit = (
         baseline_loop(recipe, corpus, Hardware(torch.device("cpu"))),
-        kit_loop(settings, corpus, hardware, compiled=compiled),
+        kit_loop(settings, corpus, Hardware(hardware.device, precision), compiled=compiled),
     )
     kit.run(1)  # what is done once (compiling) is told apart from what each step costs
-    once, kit.seconds = kit.seconds, 0.0
+    once, kit.seconds, kit.cpu_seconds = kit.seconds, 0.0, 0.0
     if compiled:
         print(f"compiling took {once:.1f} s (not counted below)")
     turn = max(1, recipe.steps // 10), max(1, steps // 10)
@@ -77,17 +82,24 @@ def report(loops: Sequence[Loop], target: float, peak: float) -> None:
                 loop.name,
                 f"{loop.step}",
                 f"{loop.seconds:.1f}",
+                f"{loop.cpu_seconds:.1f}",
                 f"{loop.best:.4f}",
                 "not reached" if needed is None else f"{needed:.1f}",
                 f"{loop.characters_per_second:,.0f}",
                 f"{100 * loop.characters_per_second * flops / peak:.0f}%",
             ]
         )
-    head = ["", "steps", "seconds", "best loss", f"s to {target:.4g}", "characters/s", "of peak"]
+    head = ["", "steps", "seconds", "CPU s", "best loss", f"s to {target:.4g}", "characters/s", "of peak"]
     table(head, rows)
     times = [loop.seconds_to(target) for loop in loops]
     if times[0] is not None and times[1] is not None:
         print(f"The kit takes 1/{times[0] / times[1]:.1f} of the baseline's time to {target:.4g}.")
+    else:
+        shares = loops[0].seconds / loops[1].seconds, loops[0].cpu_seconds / loops[1].cpu_seconds
+        print(
+            f"The kit's schedule ends at {loops[1].best:.4f}, after 1/{shares[0]:.1f} of the baseline's time "
+            f"(1/{shares[1]:.1f} of its CPU seconds)."
+        )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -97,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--scale", type=float, default=None, help="this share of the steps (tests)")
     parser.add_argument("--target", type=float, default=TARGET, help=f"validation loss to reach (default: {TARGET})")
     parser.add_argument("--corpus", type=Path, default=CORPUS, help="as `workshop data` made it")
-    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="of the kit's steps")
+    parser.add_argument("--precision", choices=PRECISIONS, default="auto", help="of the kit's steps")
     parser.add_argument("--compile", action="store_true", help="compile the kit's model")
     parser.add_argument("--threads", type=int, default=None, help="CPU threads for both (default: torch's)")
     options = parser.parse_args(arguments)

@@ -121,6 +121,7 @@ class Loop:
     advance: Callable[[int], object]  # does step N
     hardware: Hardware
     seconds: float = 0.0
+    cpu_seconds: float = 0.0  # of this process: with one thread, what other programs do hardly changes it
     step: int = 0
     curve: list[tuple[int, float, float]] = field(default_factory=list)  # step, seconds, validation loss
 
@@ -128,12 +129,13 @@ class Loop:
         """Do up to `steps` more steps, on the clock."""
         self.model.train()
         self.hardware.wait()
-        started = time.perf_counter()
+        started, used = time.perf_counter(), time.process_time()
         for _ in range(min(steps, self.steps - self.step)):
             self.advance(self.step)
             self.step += 1
         self.hardware.wait()
         self.seconds += time.perf_counter() - started
+        self.cpu_seconds += time.process_time() - used
 
     def validate(self, validation: Validation) -> float:
         """Measure, off the clock."""

@@ -15,7 +15,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,7 @@ SCREENSHOTS = ROOT / "screenshots"
 #: Milliseconds until a step of a page counts as failed: a kernel that imports torch on a busy machine takes its time.
 PATIENCE = 120_000
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-_PACKAGES = ("playwright", "axe_playwright_python", "jupyterlab")
+_PACKAGES = ("playwright", "axe_playwright_python", "jupyterlab", "nbgrader")
 _FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -86,24 +86,27 @@ def chromium() -> Iterator[Browser]:
             browser.close()
 
 
+def jupyterlab(place: Path) -> AbstractContextManager[str]:
+    """Start `workshop lab` on the folder `place`/my_gpt, give its address, and end it."""
+    return _serving(["-m", "autograder", "lab", "my_gpt", "--no-browser", "--"], place, place)
+
+
+def jupyterlab_of_course(course: Path, place: Path) -> AbstractContextManager[str]:
+    """Start JupyterLab as an instructor does, in the folder of an nbgrader course."""
+    return _serving(["-m", "jupyterlab", "--no-browser"], course, place)
+
+
 @contextmanager
-def jupyterlab(place: Path) -> Iterator[str]:
-    """Start `workshop lab` on the folder `place`/my_gpt, with a home of its own; give the address; end it."""
+def _serving(command: list[str], folder: Path, place: Path) -> Iterator[str]:
+    """Run a server in `folder` whose home is in `place`."""
     settings = place / "settings"
     for name, values in _SETTINGS.items():
         file = settings / "@jupyterlab" / f"{name}.jupyterlab-settings"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(values), encoding="utf-8")
-    own = (
-        "HOME",
-        "JUPYTER_CONFIG_DIR",
-        "JUPYTER_DATA_DIR",
-        "JUPYTER_RUNTIME_DIR",
-        "IPYTHONDIR",
-        "JUPYTERLAB_WORKSPACES_DIR",
-    )
-    environment = {**os.environ, **{name: str(place / name.lower()) for name in own}}
+    environment = {**os.environ, **{name: str(place / name.lower()) for name in _OWN}}
     environment |= {"JUPYTERLAB_SETTINGS_DIR": str(settings), "PYTHONPATH": str(ROOT)}
+    environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", "")])
     for name in _OWN:
         Path(environment[name]).mkdir(exist_ok=True)
     port = _free_port()
@@ -115,9 +118,9 @@ def jupyterlab(place: Path) -> Iterator[str]:
         "--ServerApp.password=",
         "--ServerApp.allow_root=True",
     )
-    command = [sys.executable, "-m", "autograder", "lab", "my_gpt", "--no-browser", "--", *options]
+    whole = [sys.executable, *command, *options]
     with (place / "lab.log").open("wb") as log:
-        server = subprocess.Popen(command, cwd=place, env=environment, stdout=log, stderr=log, start_new_session=True)
+        server = subprocess.Popen(whole, cwd=folder, env=environment, stdout=log, stderr=log, start_new_session=True)
         address = f"http://127.0.0.1:{port}"
         try:
             _wait_for(f"{address}/api/status", server, place / "lab.log")

@@ -19,6 +19,7 @@ from autograder.verdict import Report
 
 #: What a submission's files are called when they are imported.
 STEMS = ("config", "attention", "mlp", "block", "gpt", "model", "tokenizer", "training", "generation")
+STEMS += ("head", "transformer", "convert")
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from typer.testing import CliRunner, Result
 
@@ -33,10 +34,9 @@ def make_course(folder: Path) -> Path:
 def generate(course: Path) -> None:
     """Do what `nbgrader generate_assignment` does, in this process: a command takes six seconds to start."""
     from nbgrader.converters import GenerateAssignment
-    from nbgrader.utils import setenv
 
     scripts = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    with setenv(PATH=scripts):  # nbgrader asks the program alembic for the version of a new gradebook
+    with patch.dict(os.environ, PATH=scripts):  # nbgrader asks the program alembic for the version of a new gradebook
         _convert(GenerateAssignment, course)
 
 

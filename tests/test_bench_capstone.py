@@ -34,7 +34,9 @@ def test_the_baseline_and_the_kit_are_raced(
     bench: dict[str, ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     toy_corpus(tmp_path)
-    bench["bench_capstone"].main(["--corpus", str(tmp_path), "--scale", "0.004", "--threads", "1"])
+    bench["bench_capstone"].main(
+        ["--corpus", str(tmp_path), "--scale", "0.004", "--threads", "1", "--precision", "fp32"]
+    )
     said = capsys.readouterr().out
     assert "The baseline does not reach 1.88 here" in said
     for word in ("baseline, fp32", "kit, muon, fp32", "GFLOP/s", "characters/s", "of peak"):

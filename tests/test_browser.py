@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from answers import changed, solutions
-from browsing import PATIENCE, ROOT, SCREENSHOTS, chromium, jupyterlab, missing
+from browsing import PATIENCE, ROOT, SCREENSHOTS, chromium, jupyterlab, jupyterlab_of_course, missing
+from nbgrader_course import graded
 from sample_reports import sample_class
 
 from autograder.reports.html import ClassMeta, class_page, student_page
@@ -25,6 +26,7 @@ pytestmark = [
 ]
 WRONG = changed("attention.py", " / math.sqrt(self.head_dim)", "")["attention.py"]
 RIGHT = solutions()["attention.py"]
+STARTS = ("import math", "check(", "picture(")  # of the cells with the class, the check and the picture
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +73,9 @@ class Notebook:
 def test_a_student_sees_the_mistake_the_picture_and_the_hint_mends_the_cell_and_passes(
     browser: Browser, tmp_path: Path
 ) -> None:
+    ours = cells_of(ROOT / "exercises" / "notebooks" / "attention.ipynb")
+    answer, checking, drawing = (ours.index(cell) for start in STARTS for cell in ours if cell.startswith(start))
+    setup = next(number for number, cell in enumerate(ours) if "import check, hint, picture" in cell)
     with jupyterlab(tmp_path) as address:
         page = browser.new_page(viewport={"width": 1200, "height": 900})
         page.set_default_timeout(PATIENCE)
@@ -78,42 +83,61 @@ def test_a_student_sees_the_mistake_the_picture_and_the_hint_mends_the_cell_and_
         page.locator('.jp-Notebook-ExecutionIndicator[data-status="idle"]').first.wait_for()
         book = Notebook(page)
 
-        book.write(2, WRONG)
-        for number in (1, 2, 4, 6):
+        book.write(answer, WRONG)
+        for number in (setup, answer, checking, drawing):
             book.run(number)
-        book.see(4, "Your output equals attention whose scores are not divided by sqrt(head_dim).")
-        book.see(4, "23 / 30")
-        assert book.output(4).locator("table, svg").count(), "there is evidence to look at"
-        book.photograph("1-failure", 4)
+        book.see(checking, "Your output equals attention whose scores are not divided by sqrt(head_dim).")
+        book.see(checking, "23 / 30")
+        assert book.output(checking).locator("table, svg").count(), "there is evidence to look at"
+        book.photograph("1-failure", checking)
 
-        book.see(6, "Who hears whom in CausalSelfAttention")
-        assert book.output(6).locator("svg").count() == 1
-        book.photograph("2-picture", 6)
+        book.see(drawing, "Who hears whom in CausalSelfAttention")
+        assert book.output(drawing).locator("svg").count()
+        book.photograph("2-picture", drawing)
 
-        hint = book.cell(4).get_by_role("button", name="Hint for attention")
+        hint = book.cell(checking).get_by_role("button", name="Hint for attention")
         hint.scroll_into_view_if_needed()
         hint.click()
-        book.see(4, "hint 1 of 3")
-        book.cell(4).get_by_role("button", name="More about attention").click()
-        book.see(4, "hint 2 of 3")
-        book.photograph("3-hint", 5)
+        book.see(checking, "hint 1 of 3")
+        book.cell(checking).get_by_role("button", name="More about attention").click()
+        book.see(checking, "hint 2 of 3")
+        book.photograph("3-hint", checking + 1)
 
-        book.write(2, RIGHT)
-        book.run(2)
-        book.run(4)
-        book.see(4, "30 / 30")
-        book.see(4, "1 of 5 parts passed")
-        book.photograph("4-passed", 4)
+        book.write(answer, RIGHT)
+        book.run(answer)
+        book.run(checking)
+        book.see(checking, "30 / 30")
+        book.see(checking, "1 of 5 parts passed")
+        book.photograph("4-passed", checking)
 
         page.keyboard.press("ControlOrMeta+s")
         saved = tmp_path / "my_gpt" / "attention.ipynb"
         page.wait_for_function("() => !document.title.startsWith('*')")
         page.locator(".jp-mod-dirty").wait_for(state="detached")
-        cells = json.loads(saved.read_text(encoding="utf-8"))["cells"]
-        assert "".join(cells[2]["source"]).strip() == RIGHT.strip()
+        assert cells_of(saved)[answer].strip() == RIGHT.strip()
         page.close()
-    ours = json.loads((ROOT / "exercises" / "notebooks" / "attention.ipynb").read_text(encoding="utf-8"))
-    assert "NotImplementedError" in "".join(ours["cells"][2]["source"]), "the course's own notebook is as it was"
+    assert cells_of(ROOT / "exercises" / "notebooks" / "attention.ipynb") == ours, "the course's own is as it was"
+
+
+def cells_of(notebook: Path) -> list[str]:
+    """Return the source of each cell of a notebook."""
+    return ["".join(cell["source"]) for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]]
+
+
+def test_an_instructor_sees_in_formgrader_the_scores_that_we_wrote(
+    browser: Browser, course_of_three: Path, tmp_path: Path
+) -> None:
+    graded(course_of_three)
+    with jupyterlab_of_course(course_of_three, tmp_path) as address:
+        page = browser.new_page(viewport={"width": 1200, "height": 700})
+        page.set_default_timeout(PATIENCE)
+        page.goto(f"{address}/formgrader/gradebook/gpt/model")
+        rows = page.locator("table tbody tr")
+        rows.nth(1).wait_for()
+        page.screenshot(path=SCREENSHOTS / "formgrader.png")
+        told = [" ".join(text.split()) for text in rows.all_inner_texts()]
+        page.close()
+    assert len(told) == 2 and any("100 / 100" in row for row in told) and any("93 / 100" in row for row in told), told
 
 
 # Pages

@@ -16,6 +16,7 @@ from types import ModuleType
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from browsing import chromium, missing
 
 ROOT = Path(__file__).resolve().parent.parent
 GUIDE = ROOT / "workshop_guide"
@@ -67,12 +68,11 @@ def pages(site: Path) -> dict[Path, Page]:
 
 
 def test_every_page_of_the_guide_is_in_the_site_and_in_its_menu(site: Path) -> None:
-    menu = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    menu = {attributes.get("href") for attributes in Page(site / "index.html").attributes("a")}
     for page in sorted(GUIDE.rglob("*.md")):
         inside = page.relative_to(GUIDE)
-        assert f" {inside.as_posix()}\n" in menu, f"{inside} is not in the menu of mkdocs.yml"
         built = inside.with_name("index.html" if inside.name == "README.md" else inside.with_suffix(".html").name)
-        assert (site / built).is_file()
+        assert (site / built).is_file() and built.as_posix() in menu
 
 
 def test_no_page_loads_anything_from_elsewhere(site: Path, pages: dict[Path, Page]) -> None:
@@ -118,6 +118,28 @@ def test_every_page_can_be_read_aloud(pages: dict[Path, Page]) -> None:
         assert jumps == [], f"{path.name} skips a level of heading"
         for attributes in page.attributes("img"):
             assert len(attributes.get("alt", "")) > 10, f"{path.name}: {attributes.get('src')} is not described"
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(bool(missing()), reason=missing())
+@pytest.mark.xdist_group("browser")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_site_has_no_fault_that_an_accessibility_checker_finds(site: Path, scheme: str) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    found: dict[str, list[str]] = {}
+    with chromium() as browser:
+        context = browser.new_context(color_scheme="dark" if scheme == "dark" else "light")
+        asked: list[str] = []
+        context.on("request", lambda request: asked.append(request.url))
+        for name in ("index", "part1-tokenization", "part3-training", "handbook/course", "handbook/servers", "reports"):
+            page = context.new_page()
+            page.goto((site / f"{name}.html").as_uri())
+            faults = Axe().run(page).response["violations"]
+            found[name] = [f"{each['id']}: {node['html'][:200]}" for each in faults for node in each["nodes"]]
+            page.close()
+        assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+    assert not {name: faults for name, faults in found.items() if faults}
 
 
 def test_folded_answers_are_formatted(site: Path) -> None:

@@ -12,7 +12,7 @@ from autograder.oracle.reference import Reference, find_solutions
 from autograder.oracle.variants import gradients, run
 from autograder.track import load_track
 
-TRACK = load_track("gpt")
+TRACK, FOUNDATIONS = load_track("gpt"), load_track("foundations")
 DRAWS = Draws(31)
 PARTS = ("attention", "mlp", "block", "gpt")
 IN_OUTPUTS = [entry for entry in BANK if entry.shows == "outputs"]
@@ -26,9 +26,12 @@ TWINS = (
 
 
 def case(part_name: str):
-    part = TRACK.part(part_name)
+    """Return a part, a configuration, weights under the bank's names and inputs, for each section of the bank."""
+    track = TRACK if part_name in PARTS else FOUNDATIONS
+    part = next(part for part in track.parts if part.mistakes == part_name)
     sizes = DRAWS.sizes(f"bank {part_name}", n_head=3, head_dim=10, length=7, n_layer=3 if part_name == "gpt" else 2)
-    weights = DRAWS.weights(f"bank {part_name}", own_and_standin_shapes(part, TRACK, sizes.config))
+    weights = DRAWS.weights(f"bank {part_name}", own_and_standin_shapes(part, track, sizes.config))
+    weights = part.in_bank_names(weights)
     if part_name == "gpt":
         weights["transformer.wte.weight"] = weights["lm_head.weight"]
         inputs = {"idx": DRAWS.tokens("bank", (sizes.batch, sizes.length), sizes.config["vocab_size"])}
@@ -37,10 +40,18 @@ def case(part_name: str):
     return part, sizes.config, weights, inputs
 
 
-@pytest.mark.parametrize("part_name", PARTS)
+def own_names(part, weights):
+    """Return weights under the names of the track, from those of the bank."""
+    layers = {theirs: own for own, theirs in part.alike.items()}
+    parts = {name: name.rpartition(".") for name in weights}
+    return {layers.get(layer, layer) + dot + leaf: weights[name] for name, (layer, dot, leaf) in parts.items()}
+
+
+@pytest.mark.parametrize("part_name", [*PARTS, "head", "heads", "relu"])
 def test_with_no_mistake_the_formulas_equal_the_reference(part_name):
     part, config, weights, inputs = case(part_name)
-    expected = Reference(TRACK).evaluate(part, config, weights, inputs).outputs[0]
+    track, own = (TRACK, weights) if part_name in PARTS else (FOUNDATIONS, own_names(part, weights))
+    expected = Reference(track).evaluate(part, config, own, inputs).outputs[0]
     assert torch.allclose(run(part_name, inputs, weights, config, {}), expected, rtol=1e-10, atol=1e-10)
 
 

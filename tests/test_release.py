@@ -290,7 +290,7 @@ def test_release_tells_what_it_built_and_why_it_did_not(
     assert done.exit_code == 0, done.output
     assert "MB packed" in done.output
     monkeypatch.setenv("WORKSHOP_SOLUTIONS", str(tmp_path))
-    monkeypatch.setattr(authoring, "find_stubs", lambda: (_ for _ in ()).throw(authoring.StubError("No stubs.")))
+    monkeypatch.setattr(authoring, "find_stubs", lambda *_: (_ for _ in ()).throw(authoring.StubError("No stubs.")))
     done = CliRunner().invoke(app, ["release", "--out", str(tmp_path / "kits")])
     assert done.exit_code == 3
     assert "No kit was built. No stubs." in done.output

@@ -36,16 +36,21 @@ class Source:
     prose: Prose
 
     def notebook(self, track: Track, text: str) -> str:
-        return notebook_text(track, self.part, text, self.prose, f"solutions/{self.part.file}")
+        return notebook_text(track, self.part, text, self.prose, f"solutions/{_inside(track)}{self.part.file}")
 
 
 def outputs(root: Path, track: Track) -> dict[Path, str]:
     """Return every generated file below `root` with its text. Raises AuthoringError; writes nothing."""
     found: dict[Path, str] = {}
     for source in sources(root, track):
-        found[root / "exercises" / source.part.file] = source.stub
-        book = f"exercises/notebooks/{book_name(source.part)}"
+        inside = f"exercises/{_inside(track)}"
+        found[root / inside / source.part.file] = source.stub
+        book = f"{inside}notebooks/{book_name(source.part)}"
         found[root / book] = with_colab(source.notebook(track, source.stub), book, repository(root))
+    for name in track.extras:
+        solution = _text(root / "solutions" / track.folder / name)
+        _must_parse(solution, _inside(track) + name)
+        found[root / "exercises" / track.folder / name] = stub_text(solution, f"solutions/{_inside(track)}{name}")
     return found
 
 
@@ -68,7 +73,7 @@ def stale(root: Path, track: Track) -> list[Change]:
             changes.append(Change(file, "missing"))
         elif _read(file) != text:
             changes.append(Change(file, "stale"))
-    books = sorted((root / "exercises" / "notebooks").glob("*.ipynb"))
+    books = sorted((root / "exercises" / track.folder / "notebooks").glob("*.ipynb"))
     return changes + [Change(file, "left over") for file in books if file not in wanted]
 
 
@@ -101,21 +106,20 @@ def write_text(file: Path, text: str) -> None:
 
 def sources(root: Path, track: Track) -> list[Source]:
     """Return the source of each part, in course order. Raises AuthoringError."""
-    folder = root / "solutions"
+    folder = root / "solutions" / track.folder
     found = []
     for part in track.every:
         page = part.file.removesuffix(".py") + ".md"
-        solution, prose = _read(folder / part.file), _read(folder / page)
-        for name, text in ((part.file, solution), (page, prose)):
-            if text is None:
-                raise AuthoringError(
-                    f"{folder / name} is not there, or no UTF-8 text: run this in the course's checkout."
-                )
-        assert solution is not None and prose is not None
-        _must_parse(solution, part.file)
-        stub = stub_text(solution, f"solutions/{part.file}")
-        found.append(Source(part, solution, stub, read_prose(prose, f"solutions/{page}")))
+        solution, prose = _text(folder / part.file), _text(folder / page)
+        _must_parse(solution, _inside(track) + part.file)
+        stub = stub_text(solution, f"solutions/{_inside(track)}{part.file}")
+        found.append(Source(part, solution, stub, read_prose(prose, f"solutions/{_inside(track)}{page}")))
     return found
+
+
+def _inside(track: Track) -> str:
+    """Return the path of the track's files below solutions/ as it stands before a file's name."""
+    return f"{track.folder}/" if track.folder else ""
 
 
 def _must_parse(solution: str, file: str) -> None:
@@ -123,6 +127,14 @@ def _must_parse(solution: str, file: str) -> None:
         ast.parse(solution)
     except SyntaxError as error:
         raise AuthoringError(f"solutions/{file}, line {error.lineno}: not Python ({error.msg}).") from error
+
+
+def _text(file: Path) -> str:
+    """Return the text of a source. Raises AuthoringError when there is none."""
+    text = _read(file)
+    if text is None:
+        raise AuthoringError(f"{file} is not there, or no UTF-8 text: run this in the course's checkout.")
+    return text
 
 
 def _read(file: Path) -> str | None:

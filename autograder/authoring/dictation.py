@@ -11,7 +11,7 @@ from torch import Tensor
 
 from autograder.authoring.witnesses import witnesses
 from autograder.checks.diagnosis import Diagnosis
-from autograder.checks.exam import HEAD, TABLE, Exam, Specimen
+from autograder.checks.exam import Exam, Specimen
 from autograder.checks.registry import Outcome
 from autograder.checks.replies import Answer, Model
 from autograder.checks.series import Case
@@ -23,6 +23,7 @@ from autograder.oracle.expected import Expected
 from autograder.oracle.fingerprints import pack
 from autograder.oracle.misconceptions import BANK, PAIR_LIMIT, gradient_rows, of_part, pairs
 from autograder.oracle.reference import Reference
+from autograder.oracle.sealed import HEAD
 from autograder.oracle.sealed_file import Writer
 from autograder.oracle.variants import run
 from autograder.sandbox import Limits, Nursery
@@ -87,28 +88,32 @@ class Notes(Reference):
         two: bool,
     ) -> None:
         """Write down the prints of the gradients that the bank's mistakes give in this case."""
+        if not self.track.bank_knows_gradients(part):
+            return
         place = {id(entry): number for number, entry in enumerate(BANK)}
-        given = gradient_rows(part.name, inputs, weights, config, right.gradients, cotangent)
+        weights, wanted = part.in_bank_names(weights), part.in_bank_names(right.gradients)
+        given = gradient_rows(part.mistakes, inputs, weights, config, wanted, cotangent)
         found = [
             (tuple(place[id(entry)] for entry in candidate), row)
             for candidate, row in given
             if two or len(candidate) == 1
         ]
         if found:
-            key = gradient_mistake_key(part.name, config, weights, inputs, cotangent)
+            key = gradient_mistake_key(part.mistakes, config, weights, inputs, cotangent)
             self.writer.add_prints(key, pack(found))
 
     def mistakes(self, part: Part, config: Config, weights: Mapping[str, Tensor], inputs: Mapping[str, Tensor]) -> None:
         """Write down the prints of what the bank's mistakes give in this case."""
         length = next(iter(inputs.values())).shape[1]
-        for kept in (weights, *(_lacking(part, weights) if length <= PAIR_LIMIT else ())):
-            key = mistake_key(part.name, config, kept, inputs)
+        for own in (weights, *(_lacking(part, weights) if length <= PAIR_LIMIT else ())):
+            kept = part.in_bank_names(own)
+            key = mistake_key(part.mistakes, config, kept, inputs)
             if self.writer.has_prints(key):
                 continue
             given = [(numbers, _given(part, config, kept, inputs, numbers)) for numbers in _singles(part)]
             if given[0][1] is None:
                 continue  # sub-parts are the student's own here: the bank knows their stand-ins alone
-            if kept is weights and length <= PAIR_LIMIT and self._pair_cases.get(part.name, 0) < PAIR_CASES:
+            if own is weights and length <= PAIR_LIMIT and self._pair_cases.get(part.name, 0) < PAIR_CASES:
                 self._pair_cases[part.name] = self._pair_cases.get(part.name, 0) + 1
                 given += [(numbers, _given(part, config, kept, inputs, numbers)) for numbers in _pairs(part)]
             self.writer.add_prints(key, pack([(numbers, output) for numbers, output in given if output is not None]))
@@ -127,7 +132,8 @@ def _lacking(part: Part, weights: Mapping[str, Tensor]) -> Iterator[dict[str, Te
 
 def _same_norms(part: Part, weights: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
     """Return the weights of a model that has one LayerNorm under two names."""
-    norms = list(dict.fromkeys(name.rpartition(".")[0] for name in part.parameters if ".ln_" in f".{name}"))
+    gains = (name for name, shape in part.parameters.items() if name.endswith("weight") and "," not in shape)
+    norms = [name.rpartition(".")[0] for name in gains]
     if len(norms) < 2 or any(f"{norm}.weight" not in weights for norm in norms):
         return None
     same = dict(weights)
@@ -156,20 +162,20 @@ def _given(
     """Return what the mistakes called `numbers` give, or None where they do not run."""
     switches = {key: value for number in numbers for key, value in BANK[number].switches}
     try:
-        return run(part.name, inputs, weights, config, switches)
+        return run(part.mistakes, inputs, weights, config, switches)
     except (RuntimeError, KeyError, IndexError):
         return None
 
 
 def _singles(part: Part) -> list[tuple[int, ...]]:
     """Return the right answer, then each mistake, by their places in the bank."""
-    wanted = {id(entry) for entry in of_part(part.name)}
+    wanted = {id(entry) for entry in of_part(part.mistakes)}
     return [(), *((number,) for number, entry in enumerate(BANK) if id(entry) in wanted)]
 
 
 def _pairs(part: Part) -> list[tuple[int, ...]]:
     place = {id(entry): number for number, entry in enumerate(BANK)}
-    return [tuple(place[id(entry)] for entry in pair) for pair in pairs(part.name)]
+    return [tuple(place[id(entry)] for entry in pair) for pair in pairs(part.mistakes)]
 
 
 class Dictating(Exam):
@@ -194,7 +200,11 @@ class Dictating(Exam):
     def refill(self, specimen: Specimen, weights: Mapping[str, Tensor]) -> Specimen:
         """Put other weights in; the loss is compared under them too."""
         filled = super().refill(specimen, weights)
-        if self._last is not None and self._last[0] is specimen.sizes and {HEAD, TABLE} & filled.weights.keys():
+        if (
+            self._last is not None
+            and self._last[0] is specimen.sizes
+            and set(self.track.tables.ends) & filled.weights.keys()
+        ):
             self.expect(filled, self._last[1])
         return filled
 

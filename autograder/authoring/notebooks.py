@@ -10,22 +10,27 @@ from typing import Any
 from autograder.authoring.regions import AuthoringError
 from autograder.track import Part, Track
 
+#: The course that the commands in a notebook mean when they name none.
+DEFAULT = "gpt"
+NUMBERS = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six", 7: "seven", 8: "eight"}
+
 _CHECK = """\
 ## Check it
 
 Run the cell above, then the next one. It looks at the class as it is now in this notebook, in a process of its own.
-Stuck? `hint("{part}")` says a little more each time, and costs nothing."""
+Stuck? `hint("{part}"{track})` says a little more each time, and costs nothing."""
 _CHECK_FILE = """\
 ## Check it
 
 Run the cell above, then the next one. It looks at the definitions as they are now in this notebook, in a process of its
-own. This part is optional, with points of its own. Stuck? `hint("{part}")` says a little more each time; it is free."""
+own. This part is optional, with points of its own. Stuck? `hint("{part}"{track})` says a little more each time; \
+it is free."""
 #: A cell of code at the end of a page's first section, for parts that have no picture.
 _CODE = re.compile(r"```python\n(.*?)\n```\s*\Z", re.DOTALL)
 _TOGETHER = """\
-## All five together
+## All {number} together
 
-`check()` looks at all parts, each from its own notebook as you last saved it."""
+`check({track})` looks at all parts, each from its own notebook as you last saved it."""
 
 
 @dataclass(frozen=True)
@@ -93,23 +98,26 @@ def _cells(track: Track, part: Part, source: str, prose: Prose, file: str) -> It
     yield new_markdown_cell(text)
     yield new_code_cell(_setup(track, part))
     yield new_code_cell(code)
+    named = "" if track.name == DEFAULT else f'track="{track.name}"'
+    more = f", {named}" if named else ""
     if part.functions:
         shown = _CODE.search(prose.picture)
         if shown is None:
             raise AuthoringError(f"{file}: the first section of its page ends without a ```python cell.")
-        yield new_markdown_cell(_CHECK_FILE.format(part=part.name))
-        yield new_code_cell(f'check("{part.name}")')
+        yield new_markdown_cell(_CHECK_FILE.format(part=part.name, track=more))
+        yield new_code_cell(f'check("{part.name}"{more})')
         yield new_markdown_cell(prose.picture[: shown.start()].rstrip())
         yield new_code_cell(shown[1])
     else:
-        yield new_markdown_cell(_CHECK.format(part=part.name))
-        yield new_code_cell(f"check({part.class_name})")
+        yield new_markdown_cell(_CHECK.format(part=part.name, track=more))
+        yield new_code_cell(f"check({part.class_name}{more})")
         yield new_markdown_cell(prose.picture)
-        yield new_code_cell(f"picture({part.class_name})")
+        yield new_code_cell(f"picture({part.class_name}{more})")
     yield new_markdown_cell(prose.stretch)
     if part is track.parts[-1]:
-        yield new_markdown_cell(_TOGETHER)
-        yield new_code_cell("check()")
+        number = NUMBERS.get(len(track.parts), str(len(track.parts)))
+        yield new_markdown_cell(_TOGETHER.format(number=number, track=named))
+        yield new_code_cell(f"check({named})")
 
 
 def _setup(track: Track, part: Part) -> str:
@@ -120,5 +128,6 @@ def _setup(track: Track, part: Part) -> str:
         lines[0] = "from autograder.jupyter import check, hint, import_parts, picture"
         names = ", ".join(f'"{name}"' for name in used)
         books = " and ".join(track.part(name).file.removesuffix(".py") + ".ipynb" for name in used)
-        lines += ["", f"import_parts({names})  # the import below finds what you wrote in {books}"]
+        named = "" if track.name == DEFAULT else f', track="{track.name}"'
+        lines += ["", f"import_parts({names}{named})  # the import below finds what you wrote in {books}"]
     return "\n".join(lines)

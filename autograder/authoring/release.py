@@ -80,7 +80,7 @@ def release(
 ) -> Kit:
     """Build the kit below `out` and return where it is. Raises ReleaseError; then `out` is as it was."""
     try:
-        solutions, stubs = find_solutions(), find_stubs()
+        solutions, stubs = find_solutions(track), find_stubs(track)
     except (SolutionsNotFound, StubError) as error:
         raise ReleaseError(str(error)) from None
     members = _members(track, stubs)
@@ -93,11 +93,11 @@ def release(
     words = [{"says": entry.sentence, "look_at": entry.look_at} for entry in BANK]
     members["autograder/_sealed/mistakes.json"] = _json(words)
     version = f"{autograder.__version__}+kit.{_digest(members)[:10]}"
-    members["autograder/_sealed/release.json"] = _json({"version": version, "seeds": list(seeds)})
+    members["autograder/_sealed/release.json"] = _json({"version": version, "seeds": list(seeds), "track": track.name})
     _stamp(members, version)
-    texts = [(folder / part.file).read_text(encoding="utf-8") for folder in (solutions, stubs) for part in track.every]
-    half = len(track.every)
-    found = list(leaks(members, telling_lines(texts[:half], texts[half:])))
+    files = [*(part.file for part in track.every), *track.extras]
+    answers, given = ([(folder / file).read_text(encoding="utf-8") for file in files] for folder in (solutions, stubs))
+    found = list(leaks(members, telling_lines(answers, given)))
     if found:
         raise ReleaseError(f"What students must not see would be in the kit: {found[0]}")
     return _write(out, version, members)
@@ -118,10 +118,11 @@ def _members(track: Track, stubs: Path) -> dict[str, bytes]:
             members[f"autograder/{inside}"] = path.read_bytes()
     members["autograder/oracle/reference.py"] = _REFERENCE.encode()
     members["autograder/oracle/misconceptions.py"] = _MISCONCEPTIONS.encode()
-    for part in track.every:
-        members[f"exercises/{part.file}"] = (stubs / part.file).read_bytes()
+    exercises = "/".join(["exercises", *([track.folder] if track.folder else [])])
+    for name in [*(part.file for part in track.every), *track.extras]:
+        members[f"{exercises}/{name}"] = (stubs / name).read_bytes()
     for path in sorted((stubs / "notebooks").glob("*.ipynb")):
-        members[f"exercises/notebooks/{path.name}"] = path.read_bytes()
+        members[f"{exercises}/notebooks/{path.name}"] = path.read_bytes()
     try:
         for path in sorted((root / "workshop_guide").iterdir()):
             if path.is_file() and path.name not in _NOT_FOR_STUDENTS:
@@ -138,8 +139,18 @@ def _members(track: Track, stubs: Path) -> dict[str, bytes]:
     project = re.sub(r'^"solutions" = .*\n', "", project.partition("[tool.ruff]")[0], flags=re.MULTILINE)
     members["pyproject.toml"] = (project.rstrip() + "\n").encode()
     readme = resources.files("autograder.authoring") / "kit_readme.md"
-    members["README.md"] = readme.read_bytes()
+    members["README.md"] = _readme(track, readme.read_text(encoding="utf-8")).encode()
     return members
+
+
+def _readme(track: Track, text: str) -> str:
+    """Return the kit's README with the files of this course."""
+    *others, last = (f"`{part.file}`" for part in track.parts)
+    first = track.parts[0].file
+    text = text.replace(
+        "`config.py`, `attention.py`, `mlp.py`, `block.py` and `gpt.py`", f"{', '.join(others)} and {last}"
+    )
+    return text.replace("open config.py", f"open {first}")
 
 
 def _stamp(members: dict[str, bytes], version: str) -> None:

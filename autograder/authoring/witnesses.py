@@ -25,12 +25,13 @@ def _appended(track: Track, solutions: Mapping[str, str], change: Callable[[Part
 
 def _leaking(part: Part) -> str:
     """Let every layer without sub-parts see the future: what leaks is diagnosed."""
-    if part.uses or not part.parameters:
+    if part.uses or part.role == "config":
         return ""
     return (
         f"\n\nclass {part.class_name}({part.class_name}):\n"
         "    def forward(self, x):\n"
-        "        return super().forward(x) + x.mean(dim=1, keepdim=True)\n"
+        "        y = super().forward(x)\n"
+        "        return y + y.mean(dim=1, keepdim=True)\n"
     )
 
 
@@ -50,15 +51,16 @@ def _reaching(part: Part) -> str:
 
 def _renamed(part: Part) -> str:
     """Keep every layer under another name: the numbers are right, and the correspondence has to be found."""
-    if not part.parameters:
+    if part.role == "config" or not part.parameters:
         return ""
     layers = list(dict.fromkeys(name.split(".")[0] for name in part.parameters))
     moves = "".join(f"        self.own_{layer} = self._modules.pop({layer!r})\n" for layer in layers)
+    takes = ", ".join(part.constructor or ["config"])
     reads = "".join(
         f"    {layer} = property(lambda self: self._modules.get('own_{layer}', self._modules.get({layer!r})))\n"
         for layer in layers
     )
     return (
         f"\n\nclass {part.class_name}({part.class_name}):\n{reads}\n"
-        f"    def __init__(self, config):\n        super().__init__(config)\n{moves}"
+        f"    def __init__(self, {takes}):\n        super().__init__({takes})\n{moves}"
     )

@@ -92,12 +92,9 @@ def train_bpe(text: str, size: int) -> Bpe:
 
 def _join(ids: list[int], pair: Pair, joined: int) -> list[int]:
     out: list[int] = []
-    place = 0
-    while place < len(ids):
-        if place + 1 < len(ids) and (ids[place], ids[place + 1]) == pair:
-            out.append(joined)
-            place += 2
+    for token in ids:
+        if out and (out[-1], token) == pair:
+            out[-1] = joined  # a new id, so that it is no half of `pair`: what was joined is used up
         else:
-            out.append(ids[place])
-            place += 1
+            out.append(token)
     return out

@@ -13,6 +13,8 @@ from autograder.capstone.trouble import CapstoneError, disk_trouble
 
 #: The last losses of an experiment are drawn up to this: one run that went astray must not flatten the others.
 _TALL = 1.5
+#: Where one run starts so many times higher than another, the losses are drawn by their logarithm.
+_WILD = 2.0
 
 
 def draw_experiment(experiment: Experiment, curves: Sequence[Curve], path: Path) -> None:
@@ -28,17 +30,23 @@ def draw_experiment(experiment: Experiment, curves: Sequence[Curve], path: Path)
             if experiment.axis == "both":
                 axes.plot(steps[1:], [p.training for p in curve.points[1:]], f"C{place}--", linewidth=1)
         low = min(min(p.training if experiment.axis == "both" else p.validation for p in c.points) for c in curves)
-        first = sorted(curve.points[0].validation for curve in curves)[0]
-        axes.set(xlabel="step", ylim=(max(0.0, 0.9 * low), 1.1 * first))
+        starts = [curve.points[0].validation for curve in curves]
+        if max(starts) > _WILD * min(starts):
+            axes.set(xlabel="step", yscale="log")
+            axes.yaxis.set_major_formatter("{x:g}")
+            axes.yaxis.set_minor_formatter("{x:g}")
+        else:
+            axes.set(xlabel="step", ylim=(max(0.0, 0.9 * low), 1.05 * max(starts)))
         legend = experiment.varied + (" (dashed: training loss)" if experiment.axis == "both" else "")
         axes.legend(fontsize=8, title=legend, title_fontsize=8)
     else:
         ends = [(curve.value, curve.loss) for curve in curves if curve.loss is not None]
         axes.plot([value for value, _ in ends], [loss for _, loss in ends], "o-")
         for end in ends:
-            axes.annotate(f"{end[1]:.3f}", end, (4, 6), textcoords="offset points", fontsize=8)
-        low = min((loss for _, loss in ends), default=1.0)
-        axes.set(xlabel=experiment.varied, xscale=experiment.axis, ylim=(0.95 * low, _TALL * low))
+            axes.annotate(f"{end[1]:.3f}", end, (0, 6), textcoords="offset points", fontsize=8, ha="center")
+        low, high = (one((loss for _, loss in ends), default=1.0) for one in (min, max))
+        axes.set(xlabel=experiment.varied, xscale=experiment.axis, ylim=(0.95 * low, min(_TALL * low, 1.05 * high)))
+        axes.margins(x=0.1)
     axes.set(ylabel="validation loss (nats per character)")
     axes.set_title(experiment.question, fontsize=10)
     axes.grid(alpha=0.3)

@@ -2,6 +2,7 @@
 
 from autograder.checks import (
     attention,
+    backbone,
     batches,
     block,
     conduct,
@@ -19,8 +20,9 @@ from autograder.checks import (
     tokenizer,
     tying,
     whole,
+    writing,
 )
-from autograder.checks.registry import CHECKS, Check, Outcome, Stopped, check
+from autograder.checks.registry import CHECKS, Check, Outcome, Stopped, check, find_check
 
 __all__ = [
     "CHECKS",
@@ -28,11 +30,13 @@ __all__ = [
     "Outcome",
     "Stopped",
     "attention",
+    "backbone",
     "batches",
     "block",
     "check",
     "conduct",
     "config",
+    "find_check",
     "generation",
     "gpt",
     "gradients",
@@ -46,4 +50,5 @@ __all__ = [
     "tokenizer",
     "tying",
     "whole",
+    "writing",
 ]

@@ -30,7 +30,7 @@ DEEP_SCORE = 3e7
 UNEVEN = ((16, 3), (20, 8), (20, 6))
 
 
-@check("attention.causal", needs=["shapes"])
+@check("*.causal", needs=["shapes"])
 def future_tokens_do_not_leak(exam: Exam, part: Part) -> Outcome:
     """No position sees a later one, in train and eval mode, by touch and by gradient."""
     problems: dict[str, Outcome] = {}
@@ -73,13 +73,18 @@ class _Touched:
     output: Tensor
 
 
-def _touch(exam: Exam, specimen: Specimen, sizes: Sizes, train: bool) -> _Touched | None:
-    """Change one position at a time (row 0 is untouched); None when the outputs are random."""
+def _touch(exam: Exam, specimen: Specimen, sizes: Sizes, train: bool, *, steady: bool = False) -> _Touched | None:
+    """Change one position at a time (row 0 is untouched); None when the outputs are random.
+
+    With `steady` the first channel is 1 and does not change.
+    """
     length, width = sizes.length, sizes.config["n_embd"]
     x = exam.draws.normal("causal x", (1, length, width)).repeat(length + 1, 1, 1)
     change = exam.draws.normal("causal change", (length, width))
     for position in range(length):
         x[position + 1, position] += change[position]
+    if steady:
+        x[:, :, 0] = 1.0
     answer = exam.student.call(specimen.part, specimen.model, {"x": x}, train=train)
     output = first_output(exam, specimen.part, answer)
     if answer.random:
@@ -93,8 +98,9 @@ def _gradient(exam: Exam, specimen: Specimen, sizes: Sizes) -> Tensor:
     """Ask for the gradient of one output position at a time: batch row i carries the cotangent of position i."""
     length, width = sizes.length, sizes.config["n_embd"]
     x = exam.draws.normal("causal x", (1, length, width)).repeat(length, 1, 1)
-    cotangent = torch.zeros(length, length, width)
-    direction = exam.draws.normal("causal cotangent", (width,))
+    out = specimen.part.output_width(sizes.config)
+    cotangent = torch.zeros(length, length, out)
+    direction = exam.draws.normal("causal cotangent", (out,))
     for position in range(length):
         cotangent[position, position] = direction
     answer = exam.student.call(specimen.part, specimen.model, {"x": x}, cotangent=cotangent)
@@ -139,22 +145,18 @@ def _blind(matrix: Tensor, exhibit: Evidence) -> Outcome | None:
     )
 
 
-@check("attention.mask_is_hard", needs=["shapes", "parameters", "causal"])
+@check("*.mask_is_hard", needs=["shapes", "parameters", "causal"])
 def masked_scores_are_gone(exam: Exam, part: Part) -> Outcome:
     """Masked positions get no weight at all, however low the other scores are."""
     sizes = exam.draws.sizes("hard mask", length=8, block_size=12, n_head=2, head_dim=4)
     specimen = exam.specimen(part, sizes, "hard mask")
     width = sizes.config["n_embd"]
     size = (DEEP_SCORE / (width // sizes.config["n_head"]) ** 0.5) ** 0.5
-    bias = specimen.weights.get("c_attn.bias")
-    if bias is None:
+    deep = _one_head_deep(part, specimen.weights, size) or _fused_deep(specimen.weights, width, size)
+    if deep is None:
         return passed("Not measured: there is no bias in c_attn.")
-    deep = dict(specimen.weights)
-    deep["c_attn.weight"] = specimen.weights["c_attn.weight"].clone()
-    deep["c_attn.weight"][: 2 * width] *= 0.01
-    deep["c_attn.bias"] = torch.cat([torch.full((width,), size), torch.full((width,), -size), bias[2 * width :]])
     lowered = exam.refill(specimen, deep)
-    touched = _touch(exam, lowered, sizes, False)
+    touched = _touch(exam, lowered, sizes, False, steady="c_attn.bias" not in deep)
     matrix = influence_by_touch(touched.output) if touched is not None else None
     if matrix is not None and not bool(torch.isfinite(matrix).all()):
         return failed(
@@ -173,6 +175,29 @@ def masked_scores_are_gone(exam: Exam, part: Part) -> Outcome:
             ],
         )
     return passed()
+
+
+def _fused_deep(weights: dict[str, Tensor], width: int, size: float) -> dict[str, Tensor] | None:
+    """Return weights whose biases make every score -size^2 * head_dim; None without biases."""
+    bias = weights.get("c_attn.bias")
+    if bias is None:
+        return None
+    deep = {**weights, "c_attn.weight": weights["c_attn.weight"].clone()}
+    deep["c_attn.weight"][: 2 * width] *= 0.01
+    deep["c_attn.bias"] = torch.cat([torch.full((width,), size), torch.full((width,), -size), bias[2 * width :]])
+    return deep
+
+
+def _one_head_deep(part: Part, weights: dict[str, Tensor], size: float) -> dict[str, Tensor] | None:
+    """Do the same for a head with query and key of its own and no biases: channel 0 of the input, held at 1, is one."""
+    names = {theirs: f"{own}.weight" for own, theirs in part.alike.items()}
+    if not all(names.get(layer) in weights for layer in ("query", "key")):
+        return None
+    deep = dict(weights)
+    for layer, value in (("query", size), ("key", -size)):
+        deep[names[layer]] = weights[names[layer]] * 0.01
+        deep[names[layer]][:, 0] = value
+    return deep
 
 
 @check("attention.divisibility", needs=["builds"])

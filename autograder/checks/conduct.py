@@ -23,7 +23,7 @@ from autograder.verdict import Verdict
 AXES = ("batch row", "position", "channel")
 
 
-@check("attention.train_mode", "mlp.train_mode", "block.train_mode", "gpt.train_mode", needs=["shapes"])
+@check("*.train_mode", needs=["shapes"])
 def training_changes_nothing(exam: Exam, part: Part) -> Outcome:
     """train() and eval() give the same numbers, and no randomness."""
     sizes = exam.draws.sizes(f"{part.name} train")
@@ -59,7 +59,7 @@ def training_changes_nothing(exam: Exam, part: Part) -> Outcome:
     return passed()
 
 
-@check("attention.pure", "mlp.pure", "block.pure", "gpt.pure", needs=["shapes"])
+@check("*.pure", needs=["shapes"])
 def a_call_leaves_no_trace(exam: Exam, part: Part) -> Outcome:
     """A call changes neither its input nor the model, and remembers nothing."""
     sizes = exam.draws.sizes(f"{part.name} pure")
@@ -162,7 +162,7 @@ def _traces(part: Part, answer: Answer, inputs: dict[str, Tensor], when: str) ->
     return None
 
 
-@check("attention.follows", "mlp.follows", "block.follows", "gpt.follows", needs=["shapes"])
+@check("*.follows", needs=["shapes"])
 def it_follows_dtype_and_device(exam: Exam, part: Part) -> Outcome:
     """It works in float64 and on another device."""
     sizes = exam.draws.sizes(f"{part.name} follows", length=15)  # a length that nothing was cached for before

@@ -32,7 +32,11 @@ from autograder.verdict import Verdict
 
 #: The ways to put stand-ins into a part, the better one first.
 WAYS: tuple[StandIns, ...] = ("classes", "modules", "none")
-TABLE, HEAD = "transformer.wte.weight", "lm_head.weight"
+#: The ways to call a constructor, by the one that the contract asks for, which comes first.
+INTERFACES = {
+    "config": ("config", "keywords", "positional", "indexed"),
+    "arguments": ("arguments", "ordered", "keywords", "positional", "config"),
+}
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,7 @@ class Approach:
     """How a part is examined: found once, used by all its checks."""
 
     stand_ins: StandIns
-    interface: str  # "config", or "keywords" / "positional" when the constructor takes plain numbers
+    interface: str  # the part's own, or another one that the constructor asks for
     renamed: bool
 
 
@@ -177,7 +181,7 @@ class Exam:
 
     def inputs(self, part: Part, sizes: Sizes, purpose: str, scale: float = 1.0) -> dict[str, Tensor]:
         """Draw what goes into the forward of `part`: x (B, T, C), or idx (B, T) for the whole model."""
-        if part is self.track.parts[-1]:
+        if part.takes_tokens:
             return {"idx": self.draws.tokens(f"idx {purpose}", (sizes.batch, sizes.length), sizes.config["vocab_size"])}
         return {"x": self.draws.normal(f"x {purpose}", (sizes.batch, sizes.length, sizes.config["n_embd"]), scale)}
 
@@ -217,22 +221,24 @@ class Exam:
             loss=loss,
         )
 
-    def repeats(self, part: Part) -> bool:
-        """Whether the part holds a number of equal sub-parts, as GPT holds n_layer blocks."""
-        return any("{i}" in path for path in part.uses)
+    def repeated(self, part: Part) -> tuple[str, Part] | None:
+        """Return the path of the sub-parts of which there is a number ("transformer.h.{i}"), and what they are."""
+        return next(((path, self.track.part(used)) for path, used in part.uses.items() if "{i}" in path), None)
 
     def tied_names(self, part: Part, model: Model, sizes: Sizes) -> tuple[str, str] | None:
         """Return the student's names of the token table and of the head, or None when there is no such pair."""
-        shapes = self.shapes(part, sizes.config)
+        shapes, tables = self.shapes(part, sizes.config), self.track.tables
         if not self.approach(part).renamed:
-            return (TABLE, HEAD) if model.find(TABLE) or model.find(HEAD) else None
-        shape = shapes[HEAD]
+            there = model.find(tables.tokens) or model.find(tables.head)
+            return (tables.tokens, tables.head) if there else None
+        shape = shapes[tables.head]
         found = [p.name for p in model.parameters if p.shape == shape]
         return (found[0], found[-1]) if found else None
 
     def diagnose(self, specimen: Specimen, inputs: Mapping[str, Tensor], output: Tensor) -> Diagnosis | None:
         """Name the known mistake (or the two) that gives exactly this output, if there is one."""
-        return named(recognise(specimen.part.name, inputs, specimen.weights, specimen.sizes.config, output))
+        part, config = specimen.part, specimen.sizes.config
+        return named(recognise(part.mistakes, inputs, part.in_bank_names(specimen.weights), config, output))
 
     def diagnose_gradients(
         self,
@@ -243,10 +249,11 @@ class Exam:
         cotangent: Tensor | None,
     ) -> Diagnosis | None:
         """Name the known mistake (or the two) that leaves the output right and gives exactly these gradients."""
-        if self._whole(specimen.part):
+        part, config = specimen.part, specimen.sizes.config
+        if self._whole(part) or not self.track.bank_knows_gradients(part):
             return None  # sub-parts are the student's own here: the bank knows their stand-ins alone
-        config = specimen.sizes.config
-        return named(recognise_gradients(specimen.part.name, inputs, specimen.weights, config, mine, right, cotangent))
+        weights, own, wanted = (part.in_bank_names(tensors) for tensors in (specimen.weights, mine, right))
+        return named(recognise_gradients(part.mistakes, inputs, weights, config, own, wanted, cotangent))
 
     # -- how to examine -----------------------------------------------------------------------------------------------
 
@@ -254,7 +261,7 @@ class Exam:
         """Try stand-ins for the classes, then for the sub-modules; then other interfaces of the constructor."""
         sizes = self.draws.sizes(f"approach {part.name}", n_head=3, head_dim=10, length=7, n_layer=2)
         problem: Outcome | None = None
-        for interface in ("config", "keywords", "positional", "indexed"):
+        for interface in INTERFACES[part.interface]:
             built: list[Approach] = []
             for stand_ins in WAYS if part.uses else WAYS[:1]:
                 model = self.student.try_build(part, sizes.config, stand_ins=stand_ins, interface=interface)
@@ -269,12 +276,12 @@ class Exam:
                 built.append(approach)
             if built:
                 return built[0]
-            if interface == "config" and not self._other_interface(part, sizes):
+            if interface == part.interface and not self._other_interface(part, sizes):
                 break
         raise Stopped(problem or failed(*_unreachable(part)))
 
     def _other_interface(self, part: Part, sizes: Sizes) -> bool:
-        """Whether the constructor asks for plain numbers (n_embd, n_head) instead of a config."""
+        """Whether the constructor asks for something else: plain numbers (n_embd, n_head) instead of a config, say."""
         return bool(self.student.constructor_arguments(part, sizes.config))
 
     def _try(
@@ -329,9 +336,10 @@ class Exam:
         return Specimen(part, sizes, model, names, shapes, weights)
 
     def _drawn(self, shapes: Mapping[str, Shape], purpose: str, scale: float) -> dict[str, Tensor]:
-        drawn = self.draws.weights(purpose, shapes, scale)
-        if HEAD in drawn and TABLE in drawn:
-            drawn[TABLE] = drawn[HEAD]  # tied: one matrix read both ways
+        tables = self.track.tables
+        drawn = self.draws.weights(purpose, shapes, scale, tables=tables.names)
+        if tables.tied and tables.head in drawn and tables.tokens in drawn:
+            drawn[tables.tokens] = drawn[tables.head]  # one matrix read both ways
         return drawn
 
     def _as_contracted(self, specimen: Specimen) -> bool:
@@ -355,9 +363,9 @@ class Exam:
             weights[name] = kept if kept.shape == value.shape else value
         return weights
 
-    @staticmethod
-    def _tied_elsewhere(name: str, names: Names) -> bool:
-        return name == TABLE and HEAD in names.covered
+    def _tied_elsewhere(self, name: str, names: Names) -> bool:
+        tables = self.track.tables
+        return tables.tied and name == tables.tokens and tables.head in names.covered
 
     def _neutral(self, model: Model, names: Names) -> dict[str, Tensor]:
         """Zero the extra biases that the contract does not have: they cost their points once, in `parameters`."""

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from autograder.checks.block import faint
 from autograder.checks.evidence import compare, describe_difference, margin, shape_text
-from autograder.checks.exam import HEAD, TABLE, Exam
+from autograder.checks.exam import Exam
 from autograder.checks.loss import LOUD
 from autograder.checks.outputs import (
     answered,
@@ -30,42 +30,50 @@ LOUD_TOLERANCE = 1e-3
 AXES = ("batch row", "position", "vocabulary entry")
 
 
-@check("gpt.layers", needs=["builds"])
+@check("*.layers", needs=["builds"])
 def it_has_n_layer_blocks(exam: Exam, part: Part) -> Outcome:
     """It builds n_layer different blocks, for every n_layer, each time anew."""
+    repeated = exam.repeated(part)
+    assert repeated is not None, f"{part.name} repeats nothing: take {part.name}.layers out of the track"
+    (path, used), number = repeated, part.repeat
+    prefix = path.partition("{i}")[0]
     for layers in (1, 3, 2):
-        sizes = exam.draws.sizes(f"layers {layers}", n_layer=layers)
+        sizes = exam.draws.sizes(f"layers {layers}", **{number: layers})
         model = exam.build(part, sizes)
-        groups = _block_groups(model)
+        groups = _groups(model, used, prefix)
         if not groups:
             return failed(
-                f"With n_layer = {layers} no parameter of a block is found in the model.",
-                "A Python list hides the blocks from parameters(): keep them in nn.ModuleList, as transformer.h.",
+                f"With {number} = {layers} no parameter of a {used.name} is found in the model.",
+                f"A Python list hides the {used.name}s from parameters(): "
+                f"keep them in nn.ModuleList, as {prefix[:-1]}.",
                 usable=False,
             )
         if len(groups) != layers:
             return failed(
-                f"With n_layer = {layers} the model holds {len(groups)} blocks.",
-                "Build one block for each of range(config.n_layer), in a list made inside __init__.",
+                f"With {number} = {layers} the model holds {len(groups)} {used.name}s.",
+                f"Build one {used.name} for each of range({'' if part.constructor else 'config.'}{number}), "
+                "in a list made inside __init__.",
             )
         if len(set(groups.values())) < layers:
             return failed(
-                f"With n_layer = {layers} the model repeats one block: only {len(set(groups.values()))} are different.",
-                "[Block(config)] * n puts the same block there n times: use a list comprehension.",
+                f"With {number} = {layers} the model repeats one {used.name}: "
+                f"only {len(set(groups.values()))} are different.",
+                "A list times n holds the same object n times: use a list comprehension.",
                 usable=True,
             )
     return passed()
 
 
-def _block_groups(model: Model) -> dict[str, tuple[int, ...]]:
-    """Return, for each block by its place in the model, the parameters that it holds."""
+def _groups(model: Model, used: Part, prefix: str) -> dict[str, tuple[int, ...]]:
+    """Return, for each sub-part by its place in the model, the parameters that it holds."""
     found: dict[str, list[int]] = {}
     for parameter in model.parameters:
         place, _, leaf = parameter.name.rpartition(".")
-        if leaf == WEIGHT_NAMES["block"]:
+        if leaf == WEIGHT_NAMES[used.role]:
             found.setdefault(place, []).append(parameter.group)
-        elif parameter.name.startswith("transformer.h."):  # a block too many, where stand-ins were put in afterwards
-            found.setdefault(".".join(parameter.name.split(".")[:3]), []).append(parameter.group)
+        elif parameter.name.startswith(prefix):  # one too many, where stand-ins were put in afterwards
+            number = parameter.name.removeprefix(prefix).partition(".")[0]
+            found.setdefault(prefix + number, []).append(parameter.group)
     return {place: tuple(groups) for place, groups in found.items()}
 
 
@@ -201,7 +209,7 @@ def _loud(exam: Exam, part: Part) -> Outcome | None:
     """Compare under tables that make a stream and logits in the hundreds: nothing is clipped."""
     sizes = exam.draws.sizes("gpt loud", length=6, n_layer=2)
     specimen = exam.specimen(part, sizes, "gpt loud")
-    loud = {name: specimen.weights[name] * LOUD for name in (TABLE, HEAD) if name in specimen.weights}
+    loud = {name: specimen.weights[name] * LOUD for name in exam.track.tables.ends if name in specimen.weights}
     specimen = exam.refill(specimen, specimen.weights | loud)
     inputs = exam.inputs(part, sizes, "gpt loud")
     expected = exam.expect(specimen, inputs).outputs[0]

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from autograder.checks.evidence import GRADIENT_TOLERANCE, compare, margin, table
-from autograder.checks.exam import HEAD, TABLE, Exam, Specimen
+from autograder.checks.exam import Exam, Specimen
 from autograder.checks.gradient_patterns import pattern
-from autograder.checks.outputs import LARGE, draw_targets
+from autograder.checks.outputs import LARGE, draw_targets, output_shape
 from autograder.checks.registry import Outcome, Stopped, check, failed, passed
 from autograder.checks.replies import Answer
 from autograder.checks.series import Case
@@ -25,7 +25,7 @@ CUTS = "Something cuts or bends the graph: look for detach(), .data, NumPy, no_g
 CUT = "No detach(), .item() or .data on the way to the loss."
 
 
-@check("attention.gradients", "mlp.gradients", "block.gradients", needs=["shapes", "parameters"])
+@check("*.gradients", needs=["shapes", "parameters"])
 def gradients_reach_everything(exam: Exam, part: Part) -> Outcome:
     """Gradients of the input and of every parameter are right."""
     label, draw = f"{part.name} gradients", exam.draws.sizes
@@ -52,7 +52,7 @@ def gradients_reach_everything(exam: Exam, part: Part) -> Outcome:
 
 def _case(exam: Exam, part: Part, sizes: Sizes, purpose: str) -> Case:
     inputs = exam.inputs(part, sizes, purpose)
-    cotangent = exam.draws.normal(f"{purpose} cotangent", tuple(inputs["x"].shape))
+    cotangent = exam.draws.normal(f"{purpose} cotangent", output_shape(part, sizes))
     return Case(sizes, purpose, [Call(inputs, cotangent=cotangent, train=train) for train in (True, False)])
 
 
@@ -71,7 +71,7 @@ def _overflow(exam: Exam, part: Part) -> Outcome | None:
     """Look for gradients that overflow where the output does not: NaN from a branch that was not taken."""
     sizes = exam.draws.sizes(f"{part.name} overflow", length=8)
     inputs = exam.inputs(part, sizes, f"{part.name} overflow", LARGE)
-    cotangent = exam.draws.normal(f"{part.name} overflow cotangent", tuple(inputs["x"].shape))
+    cotangent = exam.draws.normal(f"{part.name} overflow cotangent", output_shape(part, sizes))
     call = Call(inputs, cotangent=cotangent, train=True)
     _, (given,) = exam.trial(part, Case(sizes, f"{part.name} overflow", [call]))
     answer = must(given)
@@ -96,7 +96,7 @@ def loss_gradients_are_right(exam: Exam, part: Part) -> Outcome:
         specimen, (given,) = exam.trial(part, Case(sizes, "gpt gradients", [call], keep=True))
         expected = exam.expect(specimen, inputs, cotangent=cotangent)
         outcome = compare_gradients(
-            exam, specimen, _joined(specimen, _connected(part, given)), expected, inputs, cotangent
+            exam, specimen, _joined(exam, specimen, _connected(part, given)), expected, inputs, cotangent
         )
         if outcome.verdict is not Verdict.PASSED:
             return outcome
@@ -129,16 +129,17 @@ def _of_the_loss(exam: Exam, part: Part, specimen: Specimen, inputs: dict[str, T
             else failed("loss.backward() leaves every gradient at zero.", CUT, usable=True)
         )
     trained.gradients = specimen.names.to_contract(trained.gradients, specimen.shapes)
-    return compare_gradients(exam, specimen, _joined(specimen, trained), right, given)
+    return compare_gradients(exam, specimen, _joined(exam, specimen, trained), right, given)
 
 
-def _joined(specimen: Specimen, answer: Answer) -> Answer:
+def _joined(exam: Exam, specimen: Specimen, answer: Answer) -> Answer:
     """Add up the gradients of table and head when they are two parameters: not tying them costs points elsewhere."""
-    table_row, head_row = specimen.model.find(TABLE), specimen.model.find(HEAD)
-    if table_row is not None and head_row is not None and table_row.group != head_row.group:
-        table_grad, head_grad = answer.gradients.get(TABLE), answer.gradients.get(HEAD)
+    tables = exam.track.tables
+    table_row, head_row = specimen.model.find(tables.tokens), specimen.model.find(tables.head)
+    if tables.tied and table_row is not None and head_row is not None and table_row.group != head_row.group:
+        table_grad, head_grad = answer.gradients.get(tables.tokens), answer.gradients.get(tables.head)
         if table_grad is not None and head_grad is not None and table_grad.shape == head_grad.shape:
-            answer.gradients[HEAD] = table_grad + head_grad
+            answer.gradients[tables.head] = table_grad + head_grad
     return answer
 
 
@@ -157,7 +158,8 @@ def compare_gradients(
     Gradients follow the numbers: where those are wrong already, only missing and zero gradients count. A frozen tensor
     costs its points in `parameters`.
     """
-    expected = right.gradients
+    expected, tables = right.gradients, exam.track.tables
+    left_out = _tied_all_the_same(exam, specimen) | set(tables.shared)
     output_right = _output_right(answer, right)
     tensors = {
         **{f"input.{name}": value for name, value in inputs.items() if value.is_floating_point()},
@@ -166,7 +168,7 @@ def compare_gradients(
     rows, bad, worst = [], [], 0.0
     for name in tensors:
         row = specimen.model.find(name)
-        if name not in expected or name == TABLE or (row is not None and not row.trainable):
+        if name not in expected or name in left_out or (row is not None and not row.trainable):
             continue
         reference = expected[name]
         mine = answer.gradients.get(name)
@@ -201,6 +203,14 @@ def compare_gradients(
         [table("Largest gradient", ["tensor", "yours", "expected"], rows), margin(worst)],
         usable=True,
     )
+
+
+def _tied_all_the_same(exam: Exam, specimen: Specimen) -> set[str]:
+    """Return table and head where they are one parameter though the contract has two: its own check tells of it."""
+    tables = exam.track.tables
+    table_row, head_row = specimen.model.find(tables.tokens), specimen.model.find(tables.head)
+    shared = table_row is not None and head_row is not None and table_row.group == head_row.group
+    return set(tables.ends) if shared and not tables.tied else set()
 
 
 def _output_right(answer: Answer, right: Expected) -> bool:

@@ -30,7 +30,7 @@ LARGE_TOLERANCE = 2e-2
 AXES = ("batch row", "position", "channel")
 
 
-@check("attention.builds", "mlp.builds", "block.builds", "gpt.builds")
+@check("*.builds")
 def it_builds(exam: Exam, part: Part) -> Outcome:
     """It can be built from a config."""
     facts = exam.student.facts_of(part)
@@ -50,7 +50,7 @@ def it_builds(exam: Exam, part: Part) -> Outcome:
     how = exam.approach(part)
     for trial in range(2):
         model = exam.build(part, exam.draws.sizes(f"builds {trial}"))
-        if model.shared and part is not exam.track.parts[-1]:  # of the whole model, other checks tell
+        if model.shared and not part.takes_tokens:  # of the whole model, other checks tell
             return failed(
                 f"Two {part.class_name} objects share parameters: what one learns, the other forgets.",
                 "Build every layer inside __init__: not in a default argument, at the top of the file, or in a cache.",
@@ -59,7 +59,9 @@ def it_builds(exam: Exam, part: Part) -> Outcome:
         if model.misled:
             return failed(
                 f"In {part.class_name}, {model.misled[0]}.",
-                "Hand the config on as it came: no default, no other one.",
+                "Hand the config on as it came: no default, no other one."
+                if not part.constructor
+                else "Hand the numbers on as they came, each under its own name.",
                 usable=True,
             )
         if model.hidden:
@@ -75,17 +77,27 @@ def it_builds(exam: Exam, part: Part) -> Outcome:
                 "The caller keeps the config for the next model: read it, do not write to it.",
                 usable=True,
             )
-    if how.interface != "config":
+    if how.interface != part.interface:
         arguments = ", ".join(exam.student.constructor_arguments(part, exam.track.config) or [])
-        return failed(
-            f"Interface differs: {part.class_name} takes ({arguments}); it should take the config object.",
-            "Read n_embd, n_head and the rest from config inside __init__.",
-            usable=True,
-        )
+        return _interface_differs(part, arguments)
+    mine = [name for name in model.signature if name in part.constructor]
+    if mine != [name for name in part.constructor if name in mine]:
+        return _interface_differs(part, ", ".join(mine))
     return passed()
 
 
-@check("attention.shapes", "mlp.shapes", "block.shapes", needs=["builds"])
+def _interface_differs(part: Part, arguments: str) -> Outcome:
+    wanted = f"({', '.join(part.constructor)}), in this order" if part.constructor else "the config object"
+    return failed(
+        f"Interface differs: {part.class_name} takes ({arguments}); it should take {wanted}.",
+        "Name and order the arguments as the stub does."
+        if part.constructor
+        else "Read n_embd, n_head and the rest from config inside __init__.",
+        usable=True,
+    )
+
+
+@check("*.shapes", needs=["builds"])
 def it_keeps_the_shape(exam: Exam, part: Part) -> Outcome:
     """(B, T, C) in, (B, T, C) out."""
     purposes = [f"{part.name} shapes {trial}" for trial in range(2)]
@@ -96,7 +108,7 @@ def it_keeps_the_shape(exam: Exam, part: Part) -> Outcome:
     return passed()
 
 
-@check("attention.sizes", "mlp.sizes", "block.sizes", needs=["shapes"])
+@check("*.sizes", needs=["shapes"])
 def it_takes_every_size(exam: Exam, part: Part) -> Outcome:
     """It takes every batch size and every length from 1 to block_size."""
     edges = extremes(exam, part)
@@ -113,7 +125,7 @@ def it_takes_every_size(exam: Exam, part: Part) -> Outcome:
     return passed()
 
 
-@check("attention.values", "mlp.values", "block.values", needs=["shapes", "parameters"])
+@check("*.values", needs=["shapes", "parameters"])
 def it_gives_the_right_numbers(exam: Exam, part: Part) -> Outcome:
     """Its output equals the reference's under hidden weights and inputs."""
     worst = 0.0

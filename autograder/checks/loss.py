@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from autograder.checks.evidence import bars, compare, describe_difference, same, shape_text
-from autograder.checks.exam import HEAD, TABLE, Exam, Specimen
+from autograder.checks.exam import Exam, Specimen
 from autograder.checks.outputs import draw_targets, first_output, unchanged
 from autograder.checks.registry import Outcome, check, failed, passed
 from autograder.checks.replies import Answer, Model
@@ -56,9 +56,9 @@ def loss_is_mean_cross_entropy(exam: Exam, part: Part) -> Outcome:
 
 
 def _wrong_when_loud(exam: Exam, specimen: Specimen, case: Case) -> Outcome | None:
-    if HEAD not in specimen.weights:
+    if exam.track.tables.head not in specimen.weights:
         return None
-    loud = {name: specimen.weights[name] * LOUD for name in (TABLE, HEAD) if name in specimen.weights}
+    loud = {name: specimen.weights[name] * LOUD for name in exam.track.tables.ends if name in specimen.weights}
     specimen = exam.refill(specimen, specimen.weights | loud)
     calls = case.calls[1:]
     answers = exam.student.attempts(specimen.part, specimen.model, calls)
@@ -283,7 +283,7 @@ def training_starts_near_ln_v(exam: Exam, part: Part) -> Outcome:
     narrow = {**config, "n_embd": 16 * config["n_head"]}
     real = exam.student.try_build(part, narrow, stand_ins="none", interface=how.interface, look=True)
     if not isinstance(real, Outcome):
-        problem = _bad_start(exam, real)
+        problem = _bad_start(exam, part, real)
         if problem is not None:
             return problem
     inputs = {**exam.inputs(part, sizes, "initial"), "targets": draw_targets(exam, sizes, "initial")}
@@ -309,9 +309,10 @@ def training_starts_near_ln_v(exam: Exam, part: Part) -> Outcome:
     return passed(evidence=[exhibit])
 
 
-def _bad_start(exam: Exam, model: Model) -> Outcome | None:
-    """Look at how GPT initialises what its blocks hold: constant or enormous matrices cannot be trained."""
-    inner = [p for p in model.parameters if len(p.shape) == 2 and ".h." in p.name and "ln_" not in p.name]
+def _bad_start(exam: Exam, part: Part, model: Model) -> Outcome | None:
+    """Look at how the model initialises what its blocks hold: constant or enormous matrices cannot be trained."""
+    blocks = tuple(path.partition("{i}")[0] for path in part.uses)
+    inner = [p for p in model.parameters if len(p.shape) == 2 and p.name.startswith(blocks)]
     if inner and all(p.std == 0.0 for p in inner):
         return failed(
             "Every weight matrix of the blocks starts constant: nothing can be learned from there.",

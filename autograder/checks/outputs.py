@@ -149,23 +149,29 @@ def wrong_outputs(exam: Exam, part: Part, cases: Sequence[tuple[Sizes, str]]) ->
     numbers, or raises Stopped."""
     inputs = [exam.inputs(part, sizes, purpose) for sizes, purpose in cases]
     results = exam.fresh_series(part, [(sizes, [Call(x)]) for (sizes, _), x in zip(cases, inputs, strict=True)])
-    for result, given in zip(results, inputs, strict=True):
-        yield partial(_wrong_output, exam, part, given, result)
+    for (sizes, _), result, given in zip(cases, results, inputs, strict=True):
+        yield partial(_wrong_output, exam, part, sizes, given, result)
 
 
-def _wrong_output(exam: Exam, part: Part, inputs: dict[str, Tensor], result: Started) -> Outcome | None:
+def _wrong_output(exam: Exam, part: Part, sizes: Sizes, inputs: dict[str, Tensor], result: Started) -> Outcome | None:
     _, (given,) = result()
     answer = must(given)
     if answer.sequence:
         return failed(f"{part.class_name}.forward returns a tuple, not a tensor.", "Return y alone.")
     output = first_output(exam, part, answer, any_shape=True)
-    wanted = tuple(inputs["x"].shape)
+    taken, wanted = tuple(inputs["x"].shape), output_shape(part, sizes)
     if tuple(output.shape) != wanted:
+        keeps = "It should keep the shape" if taken == wanted else f"It should be {shape_text(wanted)}"
         return failed(
-            f"forward turns (B, T, C) = {shape_text(wanted)} into {shape_text(output.shape)}.",
-            "It should keep the shape: follow it line by line; squeeze() also removes axes of size 1.",
+            f"forward turns (B, T, C) = {shape_text(taken)} into {shape_text(output.shape)}.",
+            f"{keeps}: follow it line by line; squeeze() also removes axes of size 1.",
         )
     return None  # NaN of the right shape is told by the checks of values
+
+
+def output_shape(part: Part, sizes: Sizes) -> tuple[int, ...]:
+    """Return the shape of what forward gives for a batch of `sizes`: (B, T, width)."""
+    return sizes.batch, sizes.length, part.output_width(sizes.config)
 
 
 def draw_targets(exam: Exam, sizes: Sizes, purpose: str) -> Tensor:

@@ -74,6 +74,7 @@ class Model:
     shared: bool = False  # another model holds one of its parameters
     replaced: tuple[str, ...] = ()  # methods of nn.Module for which it has its own
     hidden: tuple[str, ...] = ()  # those of them that cannot be called
+    signature: tuple[str, ...] = ()  # the names of its constructor's arguments, where it takes plain numbers
     config: Mapping[str, int] = field(default_factory=dict)  # that it was built with
 
     @property
@@ -100,6 +101,7 @@ class Answer:
     grad_mode_changed: bool = False
     kept: Tensor | None = None  # what the call before returned, as it is now
     device_faults: list[str] = field(default_factory=list)
+    switches: list[str] = field(default_factory=list)  # what was switched on for the call
     wanted: tuple[int, ...] = ()  # the shape that the first output should have for these inputs
 
     @property
@@ -177,6 +179,7 @@ def read_model(data: dict[str, Any]) -> Model:
             shared=bool(data["shared"]),
             replaced=tuple(str(name)[:40] for name in data["replaced"]),
             hidden=tuple(str(name)[:40] for name in data["hidden"]),
+            signature=tuple(str(name)[:40] for name in data["signature"]),
         )
     raise AssertionError("unreachable")
 
@@ -276,4 +279,5 @@ def _answer(reply: Reply) -> Answer:
         grad_mode_changed=bool(reply.data.get("grad_mode_changed")),
         kept=reply.tensors.get("kept"),
         device_faults=[str(fault) for fault in reply.data.get("device_faults", [])],
+        switches=[str(name) for name in reply.data.get("switches", [])],
     )

@@ -31,7 +31,7 @@ from autograder.oracle.cases import Config, places
 from autograder.probe.client import Probe, ProbeFailure, Reply
 from autograder.sandbox import Limits, Nursery
 from autograder.submission import Submission
-from autograder.track import Part, Track
+from autograder.track import Part, Track, fields_of
 from autograder.verdict import Verdict
 
 #: How a part's sub-parts are replaced: see `Student.try_build`.
@@ -57,6 +57,10 @@ class Call:
     moved: bool = False
     grad: bool = False
     seed: int = CALL_SEED
+    method: str = ""  # other than forward
+    numbers: Sequence[int] = ()  # plain arguments after the inputs
+    strided: bool = False  # inputs that are not contiguous in memory
+    switched: str = ""  # switch on what has one of these words in its name
 
     @property
     def request(self) -> dict[str, Any]:
@@ -70,7 +74,13 @@ class Call:
             "moved": self.moved,
             "grad": self.grad,
             "seed": self.seed,
-        }
+        } | self._rarely
+
+    @property
+    def _rarely(self) -> dict[str, Any]:
+        """What few calls ask for is left out of the others."""
+        asked = {"method": self.method, "numbers": self.numbers, "strided": self.strided, "switched": self.switched}
+        return {name: value for name, value in asked.items() if value}
 
     @property
     def tensors(self) -> dict[str, Tensor]:
@@ -100,7 +110,6 @@ class Student:
         self.side_effects: list[str] = []  # global settings that the submission changes
         self.notices: list[str] = []  # harmless, but worth telling
         self.output_bytes = 0
-        self.config_part = next(part for part in track.parts if not part.parameters)
 
     def close(self) -> None:
         """End the child, if there is one."""
@@ -120,8 +129,10 @@ class Student:
                 "sources": {c: self.submission.sources[c] for c in self.track.classes if c in self.submission.sources},
                 "files": {name: part.file for part in self.track.parts for name in part.names},
                 "lenient": sorted(self.submission.lenient),
-                "kinds": {part.class_name: part.name for part in self.track.parts if part.name in used},
-                "config_class": self.config_part.class_name,
+                "kinds": {part.class_name: part.role for part in self.track.parts if part.name in used},
+                "takes": {part.class_name: part.constructor for part in self.track.parts if part.name in used},
+                "widths": {part.class_name: part.width for part in self.track.parts if part.name in used},
+                "config_class": self.track.config_part.class_name if self.track.config_part else "",
                 "defaults": self.track.config,
             },
         )
@@ -167,7 +178,7 @@ class Student:
         *,
         stand_ins: StandIns = "classes",
         dtype: str = "float32",
-        interface: str = "config",
+        interface: str | None = None,
         look: bool = False,
         counted: bool = False,
     ) -> Model | Outcome:
@@ -214,8 +225,8 @@ class Student:
         return model
 
     def constructor_arguments(self, part: Part, config: Config) -> list[str] | None:
-        """Return the constructor's argument names when calling it with a config raised TypeError, else None."""
-        request = self._build_request(part, config, "none", "float32", "config")
+        """Return the constructor's argument names when calling it as the contract says raised TypeError, else None."""
+        request = self._build_request(part, config, "none", "float32", part.interface)
         return read_arguments(self._ask("build", request).data)
 
     def build_config(
@@ -228,7 +239,7 @@ class Student:
         data = self._ask("config", {"values": dict(values), "then": None if then is None else dict(then)}).data
         fault = read_fault(data)
         if fault is not None:
-            return {}, fault_outcome(fault, self.config_part.class_name)
+            return {}, fault_outcome(fault, self.track.config_part.class_name if self.track.config_part else "")
         return read_fields(data), None
 
     def load_weights(self, model: Model, weights: Mapping[str, Tensor]) -> None:
@@ -267,7 +278,7 @@ class Student:
         trials: Sequence[Trial],
         *,
         stand_ins: StandIns = "classes",
-        interface: str = "config",
+        interface: str | None = None,
     ) -> list[tuple[Model, list[Answer | Outcome]] | Outcome]:
         """Make several trials in one request.
 
@@ -300,7 +311,7 @@ class Student:
             sizes |= {name: config[name] for name in ("n_head", "block_size", "vocab_size")}
             return fault_outcome(fault, part.class_name, sizes)
         answer = read_answer(reply)
-        answer.wanted = tuple(first.shape) + (() if first.is_floating_point() else (model.config["vocab_size"],))
+        answer.wanted = (*first.shape[:2], part.output_width(model.config))
         return answer
 
     def carry_over(self, part: Part, source: Model, target: Model) -> None:
@@ -325,18 +336,21 @@ class Student:
         self._ask("forget", {"handle": model.handle})
 
     def _build_request(
-        self, part: Part, config: Config, stand_ins: StandIns, dtype: str, interface: str
+        self, part: Part, config: Config, stand_ins: StandIns, dtype: str, interface: str | None
     ) -> dict[str, Any]:
-        kinds = {self.track.part(used).class_name: used for used in part.uses.values()}
-        paths = {place: used for path, used in part.uses.items() for place in places(path, config)}
+        used = {path: self.track.part(name) for path, name in part.uses.items()}
+        kinds = {each.class_name: each.role for each in used.values()}
+        paths = {place: each.class_name for path, each in used.items() for place in places(path, config, part.repeat)}
         return {
             "cls": part.class_name,
             "config": config,
+            "fields": fields_of(config),
+            "arguments": part.arguments(config),
             "stand_ins": kinds if stand_ins == "classes" else {},
             "placed": paths if stand_ins == "modules" else {},
             "dtype": dtype,
             "seed": CALL_SEED,
-            "interface": interface,
+            "interface": interface or part.interface,
         }
 
     def _ask(self, op: str, args: dict[str, Any], tensors: Mapping[str, Tensor] | None = None) -> Reply:

@@ -15,7 +15,7 @@ from autograder.probe.standins import WEIGHT_NAMES
 from autograder.track import Part, Shape
 
 
-@check("attention.parameters", "mlp.parameters", "block.parameters", "gpt.parameters", needs=["builds"])
+@check("*.parameters", needs=["builds"])
 def it_has_the_right_tensors(exam: Exam, part: Part) -> Outcome:
     """Its tensors have the contract's names and shapes, and can be trained."""
     sizes = exam.draws.sizes(f"{part.name} parameters", n_head=3, head_dim=10, length=7, n_layer=2)
@@ -24,7 +24,7 @@ def it_has_the_right_tensors(exam: Exam, part: Part) -> Outcome:
     shapes = exam.shapes(part, sizes.config)
     own = {p.name: p for p in model.parameters}
     frozen = [shown(name) for name, parameter in own.items() if not parameter.trainable]
-    if part.uses and not how.renamed and exam.repeats(part):
+    if part.uses and not how.renamed and exam.repeated(part):
         # How many blocks there are is another check's business; that they are found in the right place is shown by one.
         own = {name: p for name, p in own.items() if not _inside_used(part, name, sizes)}
         shapes = {name: shape for name, shape in shapes.items() if not _inside_used(part, name, sizes)}
@@ -43,7 +43,7 @@ def it_has_the_right_tensors(exam: Exam, part: Part) -> Outcome:
         name = wrong[0]
         return failed(
             f"{name} has shape {shape_text(own[name].shape)}; expected {shape_text(shapes[name])}.",
-            _shape_hint(name),
+            _shape_hint(exam, name, shapes[name]),
             [exhibit],
         )
     if missing:
@@ -62,7 +62,7 @@ def it_has_the_right_tensors(exam: Exam, part: Part) -> Outcome:
             [exhibit],
             usable=True,
         )
-    shared = _shared(own)
+    shared = _shared(own, exam.track.tables.ends)
     if shared:
         return failed(
             f"{shared[0]} and {shared[1]} are one and the same parameter.",
@@ -100,13 +100,23 @@ def _inside_used(part: Part, name: str, sizes: Sizes) -> bool:
     return name.startswith(prefixes) if prefixes else False
 
 
-def _shape_hint(name: str) -> str:
+def _shape_hint(exam: Exam, name: str, shape: Shape) -> str:
     """Return what to look at when a tensor has the wrong shape, by the kind of layer."""
-    if ".ln_" in f".{name}":
+    if len(shape) == 1 and f"{name.rpartition('.')[0]}.weight" in _norms(exam):
         return "LayerNorm's shape is n_embd alone: each token is normalised by itself."
-    if name.endswith(("wte.weight", "wpe.weight")):
+    if name in (exam.track.tables.tokens, exam.track.tables.positions):
         return "nn.Embedding(rows, n_embd): vocab_size rows for tokens, block_size rows for positions."
     return "nn.Linear(a, b).weight has shape (b, a): check the two sizes, and that they come from config."
+
+
+def _norms(exam: Exam) -> set[str]:
+    """Return the gains of all norms: the only weights that are vectors."""
+    return {
+        name
+        for part in exam.track.parts
+        for name, shape in part.shapes(exam.track.config).items()
+        if len(shape) == 1 and name.endswith("weight")
+    }
 
 
 def shown(name: str) -> str:
@@ -147,12 +157,12 @@ def _names_differ(part: Part, shapes: dict[str, Shape], own: dict[str, Parameter
     return f"Names differ: expected {expected}; found {found}{more}."
 
 
-def _shared(own: dict[str, Parameter]) -> tuple[str, str] | None:
-    """Return two names of one parameter, but for the tied head."""
+def _shared(own: dict[str, Parameter], ends: tuple[str, ...]) -> tuple[str, str] | None:
+    """Return two names of one parameter, but for table and head: whether they are one is another check's business."""
     first: dict[int, str] = {}
     for name, parameter in own.items():
         other = first.setdefault(parameter.group, name)
-        if other != name and {other, name} != {"transformer.wte.weight", "lm_head.weight"}:
+        if other != name and {other, name} != set(ends):
             return other, name
     return None
 

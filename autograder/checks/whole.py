@@ -12,14 +12,14 @@ from typing import Any
 from torch import Tensor
 
 from autograder.checks.evidence import compare, shape_text
-from autograder.checks.exam import HEAD, TABLE, Exam
+from autograder.checks.exam import Exam
 from autograder.checks.outputs import draw_targets, first_output
 from autograder.checks.registry import Outcome, Stopped, check, failed, passed
 from autograder.checks.replies import Model
 from autograder.oracle.cases import Sizes, full_shapes
 from autograder.oracle.reference import Expected, count
 from autograder.probe.client import ProbeFailure
-from autograder.track import Part, Shape
+from autograder.track import Part, Shape, Tables
 from autograder.verdict import PartResult, Verdict
 
 #: These would only make the whole model wait, die or be refused once more.
@@ -33,20 +33,22 @@ DEEP_GRADIENT_TOLERANCE = 5e-3
 def the_whole_model_is_right(exam: Exam, part: Part) -> Outcome:
     """Put together from its own parts it is right: numbers, size, and its weights carried over."""
     exam.join()
+    settings = exam.track.config_part
     wrong = [
         name
         for name, verdict in exam.verdicts.items()
-        if verdict is not Verdict.PASSED and not name.startswith(f"{exam.student.config_part.name}.")
+        if verdict is not Verdict.PASSED and not (settings and name.startswith(f"{settings.name}."))
     ]
     if wrong:
         return passed(f"Not judged while {wrong[0]} is not right: that costs points there.")
     shapes = full_shapes(part, exam.track, exam.track.config)
     model = default_model(exam, part)
-    expected = count(shapes, (TABLE,))
+    expected = count(shapes, exam.track.tables.shared)
     if model.total != expected:
         return failed(
             f"The whole model has {model.total:,} parameters; {expected:,} are expected.",
-            "Each block has an attention, an MLP and norms of its own: nothing is shared but the tied table.",
+            "Each block has an attention, an MLP and norms of its own: nothing is shared"
+            + (" but the tied table." if exam.track.tables.tied else "."),
         )
     deep, small = deep_sizes(exam)
     return _wrong_together(exam, part, deep) or _wrong_copy(exam, part, small) or passed()
@@ -150,8 +152,10 @@ def whole_model(exam: Exam, part: Part, sizes: Sizes) -> tuple[Model, dict[str, 
     shapes = full_shapes(part, exam.track, sizes.config)
     if {parameter.name: parameter.shape for parameter in model.parameters} != shapes:
         return None
-    weights = exam.draws.weights("assembled", shapes)
-    weights[TABLE] = weights[HEAD]
+    tables = exam.track.tables
+    weights = exam.draws.weights("assembled", shapes, tables=tables.names)
+    if tables.tied:
+        weights[tables.tokens] = weights[tables.head]
     exam.student.load_weights(model, weights)
     return model, weights
 
@@ -163,7 +167,7 @@ def assembled(exam: Exam, results: Sequence[PartResult]) -> dict[str, Any]:
     """
     part = exam.track.parts[-1]
     shapes = full_shapes(part, exam.track, exam.track.config)
-    expected_count = count(shapes, (TABLE,))
+    expected_count = count(shapes, exam.track.tables.shared)
     answer: dict[str, Any] = {
         "right": None,
         "parameters": None,
@@ -175,7 +179,7 @@ def assembled(exam: Exam, results: Sequence[PartResult]) -> dict[str, Any]:
     try:
         exam.student.ensure_alive()
         model = default_model(exam, part)
-        answer |= {"parameters": model.total, "tensors": _differing(model, shapes)}
+        answer |= {"parameters": model.total, "tensors": _differing(model, shapes, exam.track.tables)}
         right = all(result.verdict is Verdict.PASSED for result in results) or _agrees(exam, part)
     except Stopped as stopped:
         return {**answer, "right": False, "message": f"It does not run: {stopped.outcome.message}"}
@@ -208,7 +212,7 @@ def _agrees(exam: Exam, part: Part) -> bool | None:
     return isinstance(output, Tensor) and expected is not None and compare(output, expected).ok
 
 
-def _differing(model: Model, shapes: Mapping[str, Shape]) -> list[list[str]]:
+def _differing(model: Model, shapes: Mapping[str, Shape], tables: Tables) -> list[list[str]]:
     """Return the tensors of the default model that are missing, extra, of another shape, or not shared."""
     own = {parameter.name: parameter for parameter in model.parameters}
     rows = []
@@ -217,8 +221,10 @@ def _differing(model: Model, shapes: Mapping[str, Shape]) -> list[list[str]]:
         mine = shape_text(own[name].shape) if name in own else "-"
         if wanted != mine:
             rows.append([name, wanted, mine])
-    if TABLE in own and HEAD in own and own[TABLE].group != own[HEAD].group:
-        rows.append([f"{TABLE} and {HEAD}", "one tensor", "two tensors"])
+    table, head = own.get(tables.tokens), own.get(tables.head)
+    if table is not None and head is not None and (table.group == head.group) != tables.tied:
+        words = ["one tensor", "two tensors"]
+        rows.append([f"{tables.tokens} and {tables.head}", *(words if tables.tied else words[::-1])])
     return rows[:100]
 
 

@@ -57,7 +57,9 @@ def deliver(course: Course, run: ClassRun) -> int:
     missed: list[str] = []
     notices: list[str] = []
     written = 0
+    order = {student: number for number, (student, _) in enumerate(course.entries)}  # they came as they were done
     fresh = [report for report in run.reports if report.verdict is not Verdict.UNGRADABLE]
+    fresh.sort(key=lambda report: order[report.student])
     try:
         with Book(course, track) as book:
             for report in fresh:

@@ -12,7 +12,7 @@ import typer
 
 from autograder.cli.folder import folder_named, hints_named, note, read_progress
 from autograder.cli.screen import USAGE, Screen
-from autograder.cli.student import course_named, part_named
+from autograder.cli.student import course_named, part_named, track_flag
 from autograder.hints import RUNGS, Hints, Ladder
 from autograder.progress import Progress, holds_work
 
@@ -68,7 +68,7 @@ def start(
     where = (
         "" if folder == Path() else f"cd {shlex.quote(str(folder))}, open {course.parts[0].file} in your editor, and "
     )
-    typer.echo(f"Next: {where}run: workshop watch")
+    typer.echo(f"Next: {where}run: workshop watch{track_flag(track)}")
 
 
 def status(path: Annotated[Path, _PATH] = Path(), track: Annotated[str, _TRACK] = "gpt") -> None:
@@ -84,7 +84,8 @@ def status(path: Annotated[Path, _PATH] = Path(), track: Annotated[str, _TRACK] 
     if course.optional:
         typer.echo(f"* optional, with points of its own: workshop check {' '.join(p.name for p in course.optional)}")
     if not progress.parts:
-        typer.echo("Nothing was checked here yet. Run: workshop check, or: workshop watch")
+        flag = track_flag(track)
+        typer.echo(f"Nothing was checked here yet. Run: workshop check{flag}, or: workshop watch{flag}")
 
 
 def hint(
@@ -107,7 +108,7 @@ def hint(
     ladder, step = _chosen(hints, name, about, rung, progress)
     console = Screen(sys.stdout)
     console.print(hint_text(ladder, step))
-    again = "workshop hint " + name + (f" --about {about}" if about else "")
+    again = "workshop hint " + name + (f" --about {about}" if about else "") + track_flag(track)
     if step < len(ladder.rungs):
         console.print(f"More: {again}" + (f" --rung {step + 1}" if rung else ""))
     note(folder, course, lambda before: before.with_hint(name, ladder.topic, step))

@@ -14,6 +14,7 @@ import typer
 
 from autograder.cli.folder import note
 from autograder.cli.screen import INTERRUPTED, NOT_RIGHT, OUR_FAULT, Screen, seed_or_fresh, write_plain
+from autograder.oracle.released import course_meant
 from autograder.track import Track, load_track
 from autograder.verdict import Report, Verdict
 
@@ -67,6 +68,7 @@ def check(
         from autograder.reports.terminal import student_report
 
         command = "workshop check" if path == Path() else f"workshop check --path {shlex.quote(str(path))}"
+        command += track_flag(track)
         student_report(report, Screen(sys.stdout), verbose, only=asked or None, command=command)
     raise typer.Exit(status(report, asked))
 
@@ -74,9 +76,14 @@ def check(
 def course_named(name: str) -> Track:
     """Return the track called `name`; a usage error when there is none."""
     try:
-        return load_track(name)
+        return load_track(course_meant(name))
     except (ValueError, OSError) as error:
         raise typer.BadParameter(str(error), param_hint="--track") from error
+
+
+def track_flag(name: str) -> str:
+    """Return what a command needs besides to mean this course again; nothing for the one that is meant by default."""
+    return "" if name == "gpt" else f" --track {shlex.quote(name)}"
 
 
 def course_with(name: str, parts: str | None) -> Track:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from autograder.jupyter.checking import part_of
 from autograder.jupyter.showing import show
 from autograder.reports.notebook import exhibit_html, exhibit_text, note_html
-from autograder.track import Track, load_track
+from autograder.track import Part, Track, load_track
 from autograder.verdict import Evidence
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ def picture(thing: type, track: str = "gpt") -> None:
         show(note_html(problem), problem)
         return
     try:
-        items = _pictures(course, thing) if course.part(name).parameters else [_sizes(course, thing)]
+        part = course.part(name)
+        items = [_sizes(course, thing)] if part.role == "config" else _pictures(course, thing, part)
     except NotImplementedError:
         text = f"Nothing to draw yet: {thing.__name__} is still to be written."
         show(note_html(text), text)
@@ -49,12 +50,17 @@ def picture(thing: type, track: str = "gpt") -> None:
             show(exhibit_html(item), exhibit_text(item))
 
 
-def _pictures(track: Track, cls: type) -> list[Evidence]:
-    found = [influence(cls), _attention(cls), _start(track, cls)]
+def _pictures(track: Track, cls: type, part: Part) -> list[Evidence]:
+    pattern = None if part.constructor else _attention(cls)
+    found = [influence(cls, track, part), pattern, _start(track, cls, part)]
     return [item for item in found if item is not None]
 
 
-def influence(cls: type) -> Evidence:
+def _made(cls: Any, part: Part, config: dict[str, int]) -> Any:
+    return cls(**part.arguments(config)) if part.constructor else cls(SimpleNamespace(**config))
+
+
+def influence(cls: type, track: Track, part: Part) -> Evidence:
     """Return the T x T matrix of influences: how strongly input position j moves output position i of `cls`.
 
     Measured by the gradient of a random sum of output i. Raises what the student's code raises.
@@ -62,8 +68,8 @@ def influence(cls: type) -> Evidence:
     import torch
 
     with _same_random_state():
-        module = cls(SimpleNamespace(**_CONFIG))
-        x, y = _run(module)
+        module = _made(cls, part, _CONFIG)
+        x, y = _run(module, track, part)
         direction = torch.randn(y.shape[1:])
         rows = []
         for i in range(_T):
@@ -92,15 +98,15 @@ def _attention(cls: Any) -> Evidence | None:
     return None if found is None else pattern_evidence(found, 0)
 
 
-def _start(track: Track, cls: Any) -> Evidence | None:
+def _start(track: Track, cls: Any, part: Part) -> Evidence | None:
     """Return the loss of an untrained `cls` beside ln V, where it is a model that gives a loss."""
     import torch
 
-    if not issubclass(cls, torch.nn.Module) or cls.__name__ != track.parts[-1].class_name:
+    if not issubclass(cls, torch.nn.Module) or not part.takes_tokens:
         return None
     vocab = track.config["vocab_size"]
     with _same_random_state(), torch.no_grad():
-        module = cls(SimpleNamespace(**{**_CONFIG, "vocab_size": vocab, "n_embd": 48}))
+        module = _made(cls, part, {**_CONFIG, "vocab_size": vocab, "n_embd": 48})
         idx = torch.randint(vocab, (8, _T + 1))
         _, loss = module(idx[:, :-1], idx[:, 1:])
     if loss is None:
@@ -122,15 +128,16 @@ def _same_random_state() -> Iterator[None]:
         torch.random.set_rng_state(state)
 
 
-def _run(module: Any) -> tuple[Tensor, Tensor]:
+def _run(module: Any, track: Track, part: Part) -> tuple[Tensor, Tensor]:
     """Return the vectors that go into `module` and what comes out, (1, T, C) each; of a GPT, the tokens' vectors."""
     import torch
 
-    if not hasattr(module, "transformer"):
+    if not part.takes_tokens:
         x = torch.randn(1, _T, _CONFIG["n_embd"], requires_grad=True)
         return x, module(x)
     seen: list[Tensor] = []
-    hook = module.transformer.wte.register_forward_hook(lambda _m, _i, out: seen.append(out))
+    table = module.get_submodule(track.tables.tokens.removesuffix(".weight"))
+    hook = table.register_forward_hook(lambda _m, _i, out: seen.append(out))
     try:
         logits, _ = module(torch.arange(_T)[None] % _CONFIG["vocab_size"])
     finally:

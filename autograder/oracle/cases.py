@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,13 +17,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from autograder.probe.standins import WEIGHT_NAMES
+from autograder.probe.standins import STAND_IN, WEIGHT_NAMES
 from autograder.track import Part, Shape, Track
 
 Config = dict[str, int]
 
 #: Longer draws repeat after so many numbers, a prime: no two rows are alike, and it takes a tenth of the time.
 PERIOD = 65_521
+#: The tables of the gpt track; another track names its own.
+TABLES = ("transformer.wte.weight", "transformer.wpe.weight", "lm_head.weight")
 
 
 @dataclass(frozen=True)
@@ -78,8 +80,11 @@ class Draws:
             flat[spots[1]] = vocab_size - 1
         return torch.from_numpy(np.ascontiguousarray(ids)).to(torch.int64)
 
-    def weights(self, purpose: str, shapes: Mapping[str, Shape], scale: float = 1.0) -> dict[str, Tensor]:
-        """Draw weights for named tensors: matrices ~ N(0, 1.5^2 / fan_in), LayerNorm gains around 1, biases around 0.
+    def weights(
+        self, purpose: str, shapes: Mapping[str, Shape], scale: float = 1.0, *, tables: Collection[str] = TABLES
+    ) -> dict[str, Tensor]:
+        """Draw weights for named tensors: matrices ~ N(0, 1.5^2 / fan_in), LayerNorm gains around 1, biases around 0,
+        `tables` (of which rows are looked up or compared) ~ N(0, 0.7^2).
 
         Gains and biases are all distinct and far from their initial values, so that a swapped or unused one shows.
         """
@@ -89,13 +94,14 @@ class Draws:
         for name, shape in shapes.items():
             own = values[used : used + _fresh(shape)]
             used += len(own)
+            leaf = name.rsplit(".", 1)[-1]
             if len(shape) == 1:
-                is_norm_gain = name.rsplit(".", 1)[-1] == "weight"
-                drawn[name] = _tensor(1.0 + 0.4 * own if is_norm_gain else 0.5 * own, shape)
-            elif name.endswith(("wte.weight", "wpe.weight", "lm_head.weight")):
+                drawn[name] = _tensor(1.0 + 0.4 * own if leaf == "weight" else 0.5 * own, shape)
+            elif name in tables:
                 drawn[name] = _tensor(0.7 * own, shape)
             else:
-                drawn[name] = _tensor(scale * 1.5 / shape[-1] ** 0.5 * own, shape)
+                fan_in = shape[0] if leaf.startswith(STAND_IN) else shape[-1]
+                drawn[name] = _tensor(scale * 1.5 / fan_in**0.5 * own, shape)
         return drawn
 
 
@@ -113,9 +119,10 @@ def _tensor(values: NDArray[np.float64], shape: Shape) -> Tensor:
 def own_and_standin_shapes(part: Part, track: Track, config: Config) -> dict[str, Shape]:
     """Return every tensor of a model of `part` whose sub-parts are stand-ins: name -> shape."""
     shapes = part.shapes(config)
-    for path, used in part.uses.items():
-        for place in places(path, config):
-            shapes[f"{place}.{WEIGHT_NAMES[used]}"] = (config["n_embd"], config["n_embd"])
+    for path, name in part.uses.items():
+        used = track.part(name)
+        for place in places(path, config, part.repeat):
+            shapes[f"{place}.{WEIGHT_NAMES[used.role]}"] = (config["n_embd"], used.output_width(config))
     return shapes
 
 
@@ -123,14 +130,14 @@ def full_shapes(part: Part, track: Track, config: Config) -> dict[str, Shape]:
     """Return every tensor of a model of `part` with its real sub-parts: name -> shape, in the contract's names."""
     shapes = part.shapes(config)
     for path, used in part.uses.items():
-        for place in places(path, config):
+        for place in places(path, config, part.repeat):
             inner = full_shapes(track.part(used), track, config)
             shapes |= {f"{place}.{name}": shape for name, shape in inner.items()}
     return shapes
 
 
-def places(path: str, config: Config) -> list[str]:
+def places(path: str, config: Config, repeat: str = "n_layer") -> list[str]:
     """Return the sub-module paths that a `uses` entry stands for: "transformer.h.{i}" is one for each layer."""
     if "{i}" not in path:
         return [path]
-    return [path.replace("{i}", str(index)) for index in range(config["n_layer"])]
+    return [path.replace("{i}", str(index)) for index in range(config[repeat])]

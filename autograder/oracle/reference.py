@@ -28,15 +28,19 @@ from autograder.track import Part, Track
 _LOADING = threading.Lock()
 
 
-def find_solutions() -> Path:
-    """Return the folder of the reference: $WORKSHOP_SOLUTIONS, the checkout's, or the one packed with the kit."""
+def find_solutions(track: Track | None = None) -> Path:
+    """Return the folder of a track's reference: $WORKSHOP_SOLUTIONS, the checkout's, or the one packed with the kit.
+
+    Raises SolutionsNotFound. Without a track: that of the gpt track.
+    """
+    inside, last = (track.folder, track.parts[-1].file) if track is not None else ("", "gpt.py")
     package = Path(autograder.__file__).parent
     candidates = [package.parent / "solutions", package / "_solutions"]
     if os.environ.get("WORKSHOP_SOLUTIONS"):
         candidates.insert(0, Path(os.environ["WORKSHOP_SOLUTIONS"]))
     for folder in candidates:
-        if (folder / "gpt.py").is_file():
-            return folder
+        if (folder / inside / last).is_file():
+            return folder / inside
     raise SolutionsNotFound(
         "the reference solutions were not found: run from the course's checkout, or set WORKSHOP_SOLUTIONS"
     )
@@ -47,21 +51,24 @@ class Reference:
 
     def __init__(self, track: Track, folder: Path | None = None) -> None:
         self.track = track
-        self._folder = folder or find_solutions()
+        self._folder = folder or find_solutions(track)
         self._real = self._load()
         self._wiring = self._load()
         self._kept = threading.local()
         for part in track.parts:
-            for used in part.uses.values():
-                class_name = track.part(used).class_name
-                setattr(self._wiring[part.name], class_name, standin_class(used, class_name))
+            for name in part.uses.values():
+                used = track.part(name)
+                fake = standin_class(used.role, used.class_name, takes=used.constructor, out=used.width)
+                setattr(self._wiring[part.name], used.class_name, fake)
 
     def build(self, part: Part, config: Config, *, stand_ins: bool) -> nn.Module:
         """Build the reference of `part` in float64, with its real sub-parts or with stand-ins."""
         modules = self._wiring if stand_ins else self._real
-        config_part = next(p for p in self.track.parts if not p.parameters)
-        config_class = getattr(modules[config_part.name], config_part.class_name)
-        model = getattr(modules[part.name], part.class_name)(config_class(**config))
+        cls, config_part = getattr(modules[part.name], part.class_name), self.track.config_part
+        if part.constructor or config_part is None:
+            model = cls(**part.arguments(config))
+        else:
+            model = cls(getattr(modules[config_part.name], config_part.class_name)(**config))
         assert isinstance(model, nn.Module)
         return model.double()
 

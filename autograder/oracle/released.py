@@ -17,6 +17,7 @@ class Released:
     folder: Path
     seeds: tuple[int, ...]
     version: str
+    track: str = "gpt"  # the course of the kit
 
     def file(self, seed: int) -> Path:
         return self.folder / file_name(seed)
@@ -32,8 +33,18 @@ def released() -> Released | None:
     folder = Path(autograder.__file__).resolve().parent / "_sealed"
     try:
         data = json.loads((folder / "release.json").read_text(encoding="utf-8"))
-        return Released(folder, tuple(int(seed) for seed in data["seeds"]), str(data["version"]))
+        seeds, track = tuple(int(seed) for seed in data["seeds"]), str(data.get("track", "gpt"))
+        return Released(folder, seeds, str(data["version"]), track)
     except FileNotFoundError:
         return None
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"This kit is damaged ({error}): unpack or install it again.") from error
+
+
+def course_meant(name: str) -> str:
+    """Return the course that a command means which names `name`: in a kit, no name is that of its course.
+
+    Raises ValueError when the kit is damaged.
+    """
+    kit = released() if name == "gpt" else None
+    return kit.track if kit is not None else name

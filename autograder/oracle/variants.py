@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from autograder.oracle.cases import Config
+from autograder.oracle.variants_heads import head, heads
 from autograder.oracle.variants_layers import Switches, Weights, attention, mlp
 from autograder.oracle.variants_model import block, gpt
 
@@ -28,6 +29,12 @@ def run(part: str, inputs: Mapping[str, Tensor], weights: Weights, config: Confi
         return attention(inputs["x"].double(), w, config, switches)
     if part == "mlp":
         return mlp(inputs["x"].double(), w, switches)
+    if part == "relu":
+        return mlp(inputs["x"].double(), w, {"act": "relu", **switches})
+    if part == "head":
+        return head(inputs["x"].double(), w, config, switches)
+    if part == "heads":
+        return heads(inputs["x"].double(), w, switches)
     if part == "block":
         return block(inputs["x"].double(), w, switches)
     if part == "gpt":

@@ -160,7 +160,7 @@ def gpt(idx: Tensor, w: Weights, config: Config, s: Switches) -> Tensor:
         x = norm(x, w, "transformer.ln_f", still=still)
     if kind == "twice":
         x = norm(norm(x, w, "transformer.ln_f"), w, "transformer.ln_f")
-    logits = functional.linear(cut(x, "ln_f", s), cut(w["lm_head.weight"], "head", s))
+    logits = functional.linear(cut(x, "ln_f", s), cut(w["lm_head.weight"], "head", s), w.get("lm_head.bias"))
     out = s.get("logits", "plain")
     changed: dict[str, Callable[[], Tensor]] = {
         "softmax": lambda: logits.softmax(-1),

@@ -28,7 +28,7 @@ SYNONYMS = {
     ),
     "n_head": ("num_heads", "n_heads", "heads", "H"),
     "block_size": ("context_length", "max_len", "seq_len", "ctx_len"),
-    "n_layer": ("num_layers", "n_layers", "depth"),
+    "n_layer": ("num_layers", "n_layers", "depth", "n_blocks", "N_BLOCKS"),
     "vocab_size": ("vocab", "V"),
 }
 #: Values for fields that a student's config declares without a default, by their annotation.
@@ -157,3 +157,19 @@ def plain_arguments(cls: Any, values: dict[str, int]) -> dict[str, int]:
     for field, others in SYNONYMS.items():
         known |= dict.fromkeys(others, values[field])
     return {name: known[name] for name in argument_names(cls) if name in known}
+
+
+def constructed(cls: Any, config: Any, args: dict[str, Any]) -> Any:
+    """Call a constructor as `args["interface"]` says: with the config, or with plain numbers out of its fields."""
+    how = args.get("interface")
+    if how == "arguments":
+        return cls(**args["arguments"])
+    if how == "ordered":
+        return cls(*args["arguments"].values())
+    if how == "keywords":
+        return cls(**plain_arguments(cls, args["config"]))
+    if how == "indexed":
+        return cls(config, *[0] * (len(required_names(cls)) - 1))
+    if how == "positional":
+        return cls(*plain_arguments(cls, args["config"]).values())
+    return cls(config)

@@ -40,11 +40,14 @@ class Substitutes:
     kinds: dict[str, str]  # class name -> kind of stand-in
     config_class: str
     defaults: dict[str, int]
+    takes: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)  # class name -> argument -> field
+    widths: dict[str, str] = dataclasses.field(default_factory=dict)  # class name -> field: how wide its output is
 
     def make(self, name: str) -> type:
         if name == self.config_class:
             return fallback_config(name, self.defaults)
-        return standin_class(self.kinds.get(name, "mlp"), name)
+        kind, out = self.kinds.get(name, "mlp"), self.widths.get(name, "n_embd")
+        return standin_class(kind, name, takes=self.takes.get(name), out=out)
 
 
 def load_tree(

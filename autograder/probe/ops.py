@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+import types
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -16,12 +17,11 @@ from torch import Tensor, nn
 
 from autograder.probe.constructing import (
     argument_names,
+    constructed,
     make_config,
-    plain_arguments,
     plain_value,
     read_field,
     replaced_methods,
-    required_names,
     uninitialised,
 )
 from autograder.probe.devices import DeviceWatch
@@ -38,7 +38,9 @@ from autograder.probe.facts import (
 )
 from autograder.probe.faults import describe_exception
 from autograder.probe.functions import call_functions
+from autograder.probe.handover import strided, switch_on, under
 from autograder.probe.loading import Loaded, Substitutes, load_tree
+from autograder.probe.stages import StudentFault, refuse, student_code
 from autograder.probe.standing_in import place, standing_in
 from autograder.probe.standins import standin_class
 from autograder.probe.watch import Snapshot, Watch, snapshot
@@ -46,36 +48,8 @@ from autograder.probe.watch import Snapshot, Watch, snapshot
 Result = tuple[dict[str, Any], dict[str, Tensor]]
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
-
-
 #: To look at every function of the libraries costs as much as a small model: once for each class, then now and then.
 LOOK_EVERY = 20
-
-
-class StudentFault(Exception):
-    """Student code raised: carries the stage in which it did."""
-
-    def __init__(self, stage: str, error: BaseException) -> None:
-        super().__init__(stage)
-        self.stage, self.error = stage, error
-
-
-@contextlib.contextmanager
-def student_code(stage: str) -> Iterator[None]:
-    """Mark a region that runs student code: whatever it raises is the student's."""
-    try:
-        yield
-    except BaseException as error:  # SystemExit and KeyboardInterrupt in a forward are the student's too
-        raise StudentFault(stage, error) from None
-
-
-def refuse(*_: Any, **__: Any) -> None:
-    """Stand in for functions that open files or start programs without Python's audit hooks seeing it."""
-    raise PermissionError("this is not allowed while grading")
-
-
-def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
 class Workbench:
@@ -99,7 +73,9 @@ class Workbench:
         self._defaults: dict[str, int] = {}
         self._config_class = ""
         self._kinds: dict[str, str] = {}
-        self._expected: dict[str, int] = {}
+        self._takes: dict[str, dict[str, str]] = {}  # class -> argument -> field, where it takes plain numbers
+        self._widths: dict[str, str] = {}  # class -> field that is the width of its output
+        self._fields: dict[str, int] = {}
         self._models: dict[int, nn.Module] = {}
         self._held: dict[int, dict[int, nn.Parameter]] = {}  # a model's parameters by their ids, as it was built
         self._kept: Tensor | None = None  # what the last call returned: a later call may not change it
@@ -147,12 +123,13 @@ class Workbench:
 
     def _load(self, args: dict[str, Any], _: dict[str, Tensor]) -> Result:
         self._defaults, self._config_class, self._kinds = args["defaults"], args["config_class"], args["kinds"]
+        self._takes, self._widths = args.get("takes", {}), args.get("widths", {})
         self._loaded = load_tree(
             self._tree,
             args["sources"],
             args["files"],
             frozenset(args["lenient"]),
-            Substitutes(self._kinds, self._config_class, self._defaults),
+            Substitutes(self._kinds, self._config_class, self._defaults, self._takes, self._widths),
         )
         return {"classes": self._loaded.report}, {}
 
@@ -177,29 +154,28 @@ class Workbench:
     def _build(self, args: dict[str, Any], _: dict[str, Tensor]) -> Result:
         """Build a model.
 
-        args: cls, config (values), dtype, seed, interface, look (at the parameters' values), counted (its
-        weights need no values), stand_ins (class -> kind: put in the class's place before
-        the model is built), placed (sub-module path -> kind: put there after it was built).
+        args: cls, config (values), fields (those, and what follows from them), arguments (plain numbers, for a class
+        that takes no config), dtype, seed, interface, look (at the parameters' values), counted (its weights need no
+        values), stand_ins (class -> kind: put in the class's place before the model is built), placed (sub-module path
+        -> class: a stand-in for it is put there after it was built).
         """
         GENERATOR.manual_seed(args["seed"])
         cls = self._class(args["cls"])
-        config, origin = make_config(self._class(self._config_class), args["config"])
+        config_type = self._class(self._config_class) if self._config_class else types.SimpleNamespace
+        config, origin = make_config(config_type, args["config"])
         built: list[str] = []
         width = int(args["config"]["n_embd"])
-        self._expected = dict(args["config"])
+        self._fields = dict(args.get("fields", args["config"]))
         counted = uninitialised() if args.get("counted") else contextlib.nullcontext()
         assert self._loaded is not None, "load comes first"
-        replaced = standing_in(self._loaded, args.get("stand_ins", {}), built, width, self._expected)
+        replaced = standing_in(
+            self._loaded,
+            args.get("stand_ins", {}),
+            lambda kind, name, order: self._stand_in(kind, name, built, width, order),
+        )
         with replaced, student_code("build"), counted:
             try:
-                if args.get("interface") == "keywords":
-                    model = cls(**plain_arguments(cls, args["config"]))
-                elif args.get("interface") == "indexed":
-                    model = cls(config, *[0] * (len(required_names(cls)) - 1))
-                elif args.get("interface") == "positional":
-                    model = cls(*plain_arguments(cls, args["config"]).values())
-                else:
-                    model = cls(config)
+                model = constructed(cls, config, args)
             except TypeError as error:
                 data = {
                     "error": describe_exception(error, self._tree, "build").to_json(),
@@ -210,9 +186,9 @@ class Workbench:
             return {"not_module": True}, {}
         if "_parameters" not in vars(model):
             return {"no_super_init": True}, {}
-        for path, kind in args.get("placed", {}).items():
+        for path, name in args.get("placed", {}).items():
             with student_code("build"):
-                place(model, path, standin_class(kind, kind, built, width)())
+                place(model, path, self._stand_in(self._kinds[name], name, built, width)())
         odd = [
             f"{name[:100]} is {str(p.dtype).removeprefix('torch.')}"
             for name, p in nn.Module.named_parameters(model)
@@ -235,6 +211,7 @@ class Workbench:
             "shared": self._shared(self._next - 1, model),
             "replaced": own,
             "hidden": hidden,
+            "signature": argument_names(cls) if args.get("interface") == "arguments" else [],
         }
         return {**facts, **describe(model, bool(args.get("look")))}, {}
 
@@ -255,7 +232,7 @@ class Workbench:
         for number, trial in enumerate(args["trials"]):
             self._watch.glance()
             try:
-                data, found = self._trial(trial, _under(f"{number}/", tensors))
+                data, found = self._trial(trial, under(f"{number}/", tensors))
             except StudentFault as fault:
                 data, found = self._fault(fault), {}
             facts.append(data)
@@ -272,7 +249,7 @@ class Workbench:
         if "handle" not in data:
             return data, {}
         handle = {"handle": data["handle"]}
-        self._weights(handle, _under("w/", tensors))
+        self._weights(handle, under("w/", tensors))
         answers, out = self._calls({**args, **handle}, tensors)
         if not args["keep"]:
             self._forget(handle, {})
@@ -285,12 +262,17 @@ class Workbench:
         for number, call in enumerate(args["calls"]):
             self._watch.restore()
             try:
-                answer, found = self._call({**call, "handle": args["handle"]}, _under(f"{number}/", tensors))
+                answer, found = self._call({**call, "handle": args["handle"]}, under(f"{number}/", tensors))
             except StudentFault as fault:
                 answer, found = self._fault(fault), {}
             answers.append(answer)
             out |= {f"{number}/{name}": value for name, value in found.items()}
         return {"answers": answers}, out
+
+    def _stand_in(self, kind: str, name: str, built: list[str], width: int, order: Sequence[str] = ()) -> type[Any]:
+        """Return a stand-in class for the student's class `name`, whose arguments come in `order`."""
+        takes, out = self._takes.get(name), self._widths.get(name, "n_embd")
+        return standin_class(kind, name, built, width, self._fields, takes=takes, order=order, out=out)
 
     def _class(self, name: str) -> Any:
         assert self._loaded is not None, "load comes first"
@@ -317,13 +299,16 @@ class Workbench:
     def _call(self, args: dict[str, Any], tensors: dict[str, Tensor]) -> Result:
         """Call a model (or one of its sub-modules).
 
-        args: handle, path, inputs (tensor names, positional), keywords (argument -> tensor name), train, seed, backward
-        (None, "loss", or the index of the output that `cotangent` belongs to), observe (return what a call may not
-        change), moved (pretend that the model and its inputs are on another device).
+        args: handle, path, method (if not forward), inputs (tensor names, positional), numbers (plain, after them),
+        keywords (argument -> tensor name), train, seed, backward (None, "loss", or the index of the output that
+        `cotangent` belongs to), observe (return what a call may not change), moved (pretend that it all is on another
+        device), strided (inputs that are not contiguous), switched (words: switch on what has one in its name).
         """
         model = self._models[args["handle"]]
         with student_code("forward"):
-            target = nn.Module.get_submodule(model, args.get("path", ""))
+            target: Any = nn.Module.get_submodule(model, args.get("path", ""))
+            target = getattr(target, args["method"]) if args.get("method") else target
+        switches = switch_on(model, args["switched"]) if args.get("switched") else []
         nn.Module.train(model, bool(args.get("train", False)))
         backward = args.get("backward")
         given = dict(tensors)
@@ -338,19 +323,20 @@ class Workbench:
         # fault that is to be seen, not an error.
         gradients_on = backward is not None or bool(args.get("grad"))
         with torch.set_grad_enabled(gradients_on):
-            handed = {name: value.clone() for name, value in given.items()}
+            handed = {name: strided(value) if args.get("strided") else value.clone() for name, value in given.items()}
         watch: DeviceWatch | contextlib.nullcontext[None] = contextlib.nullcontext()
         if args.get("moved"):
             assert self._loaded is not None
             watch = DeviceWatch(model, list(handed.values()), [vars(module) for module in self._loaded.modules])
         with torch.set_grad_enabled(gradients_on), student_code("forward"), watch:
-            positional = [handed[name] for name in args["inputs"]]
+            positional = [*(handed[name] for name in args["inputs"]), *args.get("numbers", [])]
             keywords = {key: handed[name] for key, name in args.get("keywords", {}).items()}
             output = target(*positional, **keywords)
             mode_kept = torch.is_grad_enabled() == gradients_on and not torch.is_inference_mode_enabled()
         out: dict[str, Tensor] = {}
         data: dict[str, Any] = {"outputs": outputs(output, out)}
         data["grad_mode_changed"] = not mode_kept
+        data["switches"] = switches
         if args.get("observe") and self._kept is not None:
             out["kept"] = self._kept.detach()
         first = output[0] if isinstance(output, tuple | list) and len(output) > 0 else output

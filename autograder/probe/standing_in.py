@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from torch import nn
 
+from autograder.probe.constructing import argument_names
 from autograder.probe.loading import Loaded
-from autograder.probe.standins import standin_class
 
 
 @contextlib.contextmanager
 def standing_in(
-    loaded: Loaded, kinds: dict[str, str], built: list[str], width: int, expected: dict[str, int]
+    loaded: Loaded, kinds: dict[str, str], make: Callable[[str, str, list[str]], type[nn.Module]]
 ) -> Iterator[None]:
-    """Put stand-ins in place of the student's classes, wherever the submission's modules refer to them."""
+    """Put stand-ins in place of the student's classes, wherever the submission's modules refer to them.
+
+    `make` makes one, out of its kind, the name of the class, and the names of that class's arguments in order.
+    """
     undo: list[tuple[Any, str, Any]] = []
     for name, kind in kinds.items():
         original = loaded.classes.get(name)
-        fake = standin_class(kind, name, built, width, expected)
+        fake = make(kind, name, argument_names(original))
         for module in loaded.modules:
             for key, value in list(vars(module).items()):
                 # By name as well: a class may be there twice, once in its own file and once in model.py.

@@ -19,6 +19,16 @@ _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s#]+\.?[^)\s#]*)(#[^)\s]*)?\)")
 _FENCES = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 
 
+def on_config(config: Any) -> Any:
+    """Put pages that the menu does not name at its end: a new page is never lost, and never stops the build."""
+    named = set(re.findall(r"[\w/-]+\.md", repr(config.nav)))
+    docs = Path(config.docs_dir)
+    pages = (path.relative_to(docs).as_posix() for path in sorted(docs.rglob("*.md")))
+    if more := [page for page in pages if page not in named]:
+        config.nav.append({"More": more})
+    return config
+
+
 def on_files(files: Files, config: Any) -> Files:
     """Add the pages that stand in the repository's root."""
     for source, page in FROM_ROOT.items():
