@@ -116,6 +116,7 @@ def _serving(command: list[str], folder: Path, place: Path) -> Iterator[str]:
         "--ServerApp.ip=127.0.0.1",
         "--IdentityProvider.token=",
         "--ServerApp.password=",
+        "--ServerApp.disable_check_xsrf=True",  # the test itself asks it to shut down
         "--ServerApp.allow_root=True",
     )
     whole = [sys.executable, *command, *options]

@@ -51,19 +51,28 @@ class Notebook:
     def output(self, number: int) -> Locator:
         return self.cell(number).locator(".jp-OutputArea-output")
 
-    def write(self, number: int, text: str) -> None:
-        """Put `text` in place of what is in a cell."""
-        self.cell(number).locator(".cm-content").click()
-        self.page.keyboard.press("ControlOrMeta+a")
-        self.page.keyboard.insert_text(text)
+    def write(self, number: int, text: str, line: str) -> None:
+        """Put `text`, which has `line` in it, in place of what is in a cell. JupyterLab may take the focus once."""
+        content = self.cell(number).locator(".cm-content")
+        for _ in range(3):
+            content.click()
+            self.page.keyboard.press("ControlOrMeta+a")
+            self.page.keyboard.insert_text(text)
+            if line in content.inner_text():
+                return
+        raise AssertionError(f"cell {number} does not take what is typed")
 
     def run(self, number: int) -> None:
         self.cell(number).locator(".cm-content").click()
         self.page.keyboard.press("Shift+Enter")
 
     def see(self, number: int, text: str) -> None:
-        """Wait until the output of a cell says `text`."""
-        self.output(number).filter(has_text=text).first.wait_for(timeout=PATIENCE)
+        """Wait until the output of a cell says `text`; if it does not, leave a photograph of what it says."""
+        try:
+            self.output(number).filter(has_text=text).first.wait_for(timeout=PATIENCE)
+        except Exception:
+            self.photograph("0-not-seen", number)
+            raise
 
     def photograph(self, name: str, number: int) -> None:
         self.cell(number).scroll_into_view_if_needed()
@@ -83,7 +92,7 @@ def test_a_student_sees_the_mistake_the_picture_and_the_hint_mends_the_cell_and_
         page.locator('.jp-Notebook-ExecutionIndicator[data-status="idle"]').first.wait_for()
         book = Notebook(page)
 
-        book.write(answer, WRONG)
+        book.write(answer, WRONG, "k.transpose(-2, -1)  # (B, H, T, T)")
         for number in (setup, answer, checking, drawing):
             book.run(number)
         book.see(checking, "Your output equals attention whose scores are not divided by sqrt(head_dim).")
@@ -103,7 +112,7 @@ def test_a_student_sees_the_mistake_the_picture_and_the_hint_mends_the_cell_and_
         book.see(checking, "hint 2 of 3")
         book.photograph("3-hint", checking + 1)
 
-        book.write(answer, RIGHT)
+        book.write(answer, RIGHT, "/ math.sqrt(self.head_dim)")
         book.run(answer)
         book.run(checking)
         book.see(checking, "30 / 30")

@@ -381,10 +381,17 @@ def test_the_budget_counts_what_is_in_the_file(handed: HandedOver, run: Path, tr
     assert read_handed_over(run, track).parameters == counted + 13
 
 
-@pytest.mark.parametrize("lie", [{"steps": 1}, {"n_embd": 32}, {"block_size": 16}])
-def test_a_record_that_contradicts_itself_is_none(run: Path, track: Track, lie: dict[str, int]) -> None:
+@pytest.mark.parametrize("lie", [{"steps": 1}, {"n_embd": 32}, {"block_size": 16}, {"steps": "x"}, {"steps": 10**400}])
+def test_a_record_that_contradicts_itself_is_none(run: Path, track: Track, lie: dict[str, Any]) -> None:
     spoil_state(run, settings={**toy_settings(steps=60, evaluate_every=60).to_json(), **lie})
     assert "contradicts itself" in over_budget(read_handed_over(run, track), SCALE)
+
+
+def test_a_run_of_another_version_of_the_kit_is_evaluated_too(run: Path, track: Track) -> None:
+    settings = {**toy_settings(steps=60, evaluate_every=60).to_json(), "of_tomorrow": 1}
+    settings.pop("clip")
+    spoil_state(run, settings=settings)
+    assert over_budget(read_handed_over(run, track), SCALE) == ""
 
 
 def test_points_need_the_corpus_of_the_training(handed: HandedOver, corpus: Corpus, tmp_path: Path) -> None:

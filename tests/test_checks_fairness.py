@@ -176,3 +176,8 @@ def test_one_file_that_repeats_a_class_is_judged_by_the_last(hand_in: HandIn) ->
     first = "import torch\nfrom torch import nn\n\n\nclass MLP(nn.Module):\n    pass\n\n\n"
     report = hand_in({"model.py": first + single_file()})
     assert report.score == 100, rejecting(report)
+
+
+def test_a_gpt_that_is_checked_alone_does_not_pay_for_a_wrong_attention(hand_in: HandIn) -> None:
+    report = hand_in(changed(ATTENTION, ".masked_fill(future, -math.inf)", ""), parts=["gpt"])
+    assert losing(report) == [] and report.score == report.max_score == 35

@@ -17,7 +17,6 @@ from torch import Tensor
 from autograder.capstone.corpus import Corpus, Ids
 from autograder.capstone.handed_over import HandedOver
 from autograder.capstone.marking import Scale
-from autograder.capstone.presets import Settings
 from autograder.capstone.sandboxed import SandboxedModel
 from autograder.capstone.trouble import CapstoneError
 from autograder.oracle.expected import NotSealed
@@ -36,6 +35,7 @@ UNMOVED = 5e-3
 FLOOR = -20.0
 #: nats. A validation text that is this much easier than the training text was probably trained on.
 TOO_EASY = 0.25
+_SIZES = ("block_size", "n_layer", "n_head", "n_embd")
 #: More steps, or sequences in one, no run has.
 _SENSIBLE = 10**9
 #: Float64 numbers kept of the compared windows: 160 MB.
@@ -129,10 +129,9 @@ def over_budget(handed: HandedOver, scale: Scale) -> str:
     Parameters are counted in the file. Steps, batch and context are as recorded; a record that contradicts itself, or
     the weights, is none.
     """
-    checkpoint = handed.checkpoint
-    settings = Settings.from_json(checkpoint.settings)
-    same = settings.config(checkpoint.config["vocab_size"]) == checkpoint.config
-    if not same or checkpoint.step > settings.steps or max(settings.steps, settings.batch_size) > _SENSIBLE:
+    checkpoint, recorded = handed.checkpoint, _recorded(handed)
+    same = all(recorded[name] == checkpoint.config[name] for name in _SIZES)
+    if not same or checkpoint.step > recorded["steps"]:
         return "The record of the run contradicts itself: its settings are not those of its weights."
     if handed.parameters > scale.parameters:
         return f"It has {handed.parameters:,} parameters; preset {scale.preset} allows {scale.parameters:,}."
@@ -144,8 +143,17 @@ def over_budget(handed: HandedOver, scale: Scale) -> str:
 
 def characters_seen(handed: HandedOver) -> int:
     """Return steps x batch x context, as the run has recorded them."""
-    settings = Settings.from_json(handed.checkpoint.settings)
-    return handed.checkpoint.step * settings.batch_size * settings.block_size
+    recorded = _recorded(handed)
+    return min(handed.checkpoint.step, _SENSIBLE) * recorded["batch_size"] * recorded["block_size"]
+
+
+def _recorded(handed: HandedOver) -> dict[str, int]:
+    """Return the numbers of the run's settings that the budget asks for, 0 for what is no number.
+
+    Other settings may come and go with the versions of the kit: a model is evaluated all the same.
+    """
+    found = {name: handed.checkpoint.settings.get(name) for name in (*_SIZES, "steps", "batch_size")}
+    return {name: value if type(value) is int and 0 < value <= _SENSIBLE else 0 for name, value in found.items()}
 
 
 def _total(model: SandboxedModel, windows: Tensor, spots: Tensor | None = None) -> tuple[float, Tensor]:
