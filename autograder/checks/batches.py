@@ -86,7 +86,7 @@ def every_window_is_as_likely(exam: Exam, part: Part) -> Outcome:
             )
         if len(counts) > places or odds_off(counts, [1 / places] * places) > LUCK:
             return failed("Some windows are drawn far more often than others.", "Each is as likely.", [exhibit])
-        if places > 1 and max(counts) - min(counts) <= 1:
+        if places > 10 and max(counts) - min(counts) <= 1:  # of four starts, chance does that once in 15,000
             return failed(
                 "The windows come in turn, not at random: every start is drawn equally often.",
                 "Draw the starts with torch.randint.",

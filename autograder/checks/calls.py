@@ -121,12 +121,6 @@ class Got:
             return [tuple(bool(mode) for mode in call["modes"]) for call in self.data["model"]["calls"]]  # type: ignore[misc]
         raise AssertionError("unreachable")
 
-    def shapes(self) -> list[tuple[int, ...]]:
-        """Return the shape of what our model was given at each call."""
-        with sensible():
-            return [tuple(int(side) for side in call["shape"]) for call in self.data["model"]["calls"]]
-        raise AssertionError("unreachable")
-
     def seen(self) -> list[list[int]]:
         """Return row 0 of what our model was given at each call."""
         with sensible():

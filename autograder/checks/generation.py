@@ -131,6 +131,8 @@ def the_model_sees_the_last_block(exam: Exam, part: Part) -> Outcome:
                 got.fault.evidence,
             )
         text, seen = text_of(got, prompt, new)[0].tolist(), got.seen()
+        if exam.verdicts.get("generation.shape") is not Verdict.PASSED:
+            seen = seen[:new]  # that there is one token too many is told there
         wanted = [text[: length + step][-block:] for step in range(new)]
         if seen == wanted:
             continue
@@ -263,7 +265,7 @@ def _clear(exam: Exam, purpose: str, rows: int, length: int, new: int) -> tuple[
         varied = all(len({*row[length:].tolist()}) > 2 for row in text) or new < 5
         if min(gaps) > GAP and varied:
             return case, prompt
-    raise AssertionError("no clear case in 200 draws")  # one in three is
+    raise ValueError("no clear case in 200 draws")  # one in three is; the longest of 120 searches took 14
 
 
 def _continued(

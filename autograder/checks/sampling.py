@@ -94,9 +94,7 @@ def the_temperature_divides_the_logits(exam: Exam, part: Part) -> Outcome:
 @check("generation.top_k", needs=["shape"])
 def only_the_k_likeliest_are_drawn(exam: Exam, part: Part) -> Outcome:
     """With top_k only the k likeliest tokens of each row are drawn, with their own odds."""
-    case = draw_case(exam.draws, "top_k", scale=0.5)
-    contexts = exam.draws.tokens("top_k prompt", (2, 1), VOCABULARY)  # a single token: no position can be mistaken
-    logits = _logits(case, contexts)[:, -1]
+    case, contexts, logits = _apart(exam)
     sizes = [3, 1, VOCABULARY]
     asks = [ask_for(case, _many(contexts), 1, top_k=k) for k in sizes]
     (more,) = ask(exam, part, NAME, [ask_for(case, _many(contexts), 1, top_k=VOCABULARY + 5)])
@@ -167,6 +165,22 @@ def only_the_k_likeliest_are_drawn(exam: Exam, part: Part) -> Outcome:
         share = f"{strays[0]} of {2 * ROWS}"
         return failed(f"With top_k = 3, {share} tokens are none of the 3 likeliest.", advice, [exhibit])
     return failed("With top_k the odds are not those of the k likeliest.", advice, [exhibit])
+
+
+def _apart(exam: Exam) -> tuple[Case, Tensor, Tensor]:
+    """Draw a case with two prompts (2, 1) whose 3 likeliest tokens differ, and differ in how likely they are.
+
+    What is decided by one row for both then shows. The prompts are single tokens: no position can be mistaken.
+    """
+    for attempt in range(200):
+        case = draw_case(exam.draws, f"top_k {attempt}", scale=0.5)
+        contexts = exam.draws.tokens(f"top_k {attempt}", (2, 1), VOCABULARY)
+        logits = _logits(case, contexts)[:, -1]
+        first, second = (row.topk(3) for row in logits)
+        others = int((logits[1] >= first.values[-1]).sum())
+        if others not in (0, 3) and {*first.indices.tolist()} != {*second.indices.tolist()}:
+            return case, contexts, logits
+    raise ValueError("no prompts that differ in 200 draws")  # two in three do
 
 
 def _logits(case: Case, contexts: Tensor) -> Tensor:

@@ -45,7 +45,6 @@ class _Bench:
 
     def __init__(self, call: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         self._call, self._tensors = call, tensors
-        self._generators: list[torch.Generator] = []
         self._model = self._made(call.get("model"))
         self._optimizer: torch.optim.Optimizer | None = None
         self._rates: list[list[float]] = []
@@ -73,8 +72,7 @@ class _Bench:
         if kind == "tensor":
             return self._tensors[what]
         if kind == "generator":
-            self._generators.append(torch.Generator().manual_seed(what))
-            return self._generators[-1]
+            return torch.Generator().manual_seed(what)
         if kind == "batches":
             return [(self._tensors[f"x{number}"], self._tensors[f"y{number}"]) for number in range(what)]
         if kind == "pair":
@@ -87,7 +85,6 @@ class _Bench:
         named = {name: self.value(spec) for name, spec in self._call.get("kwargs", {}).items()}
         _GENERATOR.manual_seed(int(self._call.get("seed", 0)))
         before = random_state()
-        state = [generator.get_state() for generator in self._generators]
         data: dict[str, Any] = {}
         with torch.enable_grad():
             try:
@@ -103,9 +100,6 @@ class _Bench:
                     data["optimizer"] = self._after(result, tree)
             data["grad_mode"] = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
         data["random"] = before != random_state()
-        data["drawn"] = any(
-            not torch.equal(old, generator.get_state()) for old, generator in zip(state, self._generators, strict=True)
-        )
         out |= {f"after.{name}": value.detach() for name, value in self._tensors.items() if "." not in name}
         self._tell_model(data, out)
         return data

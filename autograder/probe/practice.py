@@ -69,7 +69,7 @@ class PracticeModel(nn.Module):
         self.count += 1
         if self.count <= MAX_NOTED:
             modes = [self.training, self.inner.training, torch.is_grad_enabled(), targets is not None]
-            self.noted.append({"shape": list(idx.shape), "modes": modes, "row": idx[0, :MAX_SHOWN].tolist()})
+            self.noted.append({"modes": modes, "row": idx[0, :MAX_SHOWN].tolist()})
         length = idx.shape[1]
         if length > self.block_size:
             raise ValueError(f"a sequence of {length} tokens does not fit: block_size is {self.block_size}")
