@@ -165,7 +165,8 @@ def read_case(meta: Path) -> Case:
     """Read one `meta.toml`."""
     data = tomllib.loads(meta.read_text(encoding="utf-8"))
     if any(part in data["verdict"] for part in PARTS):
-        verdict = {part: word for part, word in data["verdict"].items() if part not in ("diagnosis", *OPTIONAL)}
+        other = ("diagnosis", "module", *OPTIONAL)
+        verdict = {part: word for part, word in data["verdict"].items() if part not in other}
     else:
         verdict = {part: data["verdict"][part] for part in OPTIONAL if part in data["verdict"]}
     return Case(meta.parent, data["kind"], data["name"], data["wrong_class"], data.get("debatable", False), verdict)

@@ -34,8 +34,8 @@ def gradients_reach_everything(exam: Exam, part: Part) -> Outcome:
         for trial, sizes in enumerate(
             (
                 draw(label, n_head=3),
-                draw(f"{label} long", length=290, block_size=300, n_head=1, head_dim=4, batch=1),
-                draw(f"{label} rows", batch=70, length=4),
+                draw(f"{label} long", length=290, block_size=300, n_head=1, head_dim=24, batch=1),
+                draw(f"{label} rows", batch=70, length=4, n_head=2, head_dim=10),
             )
         )
     ]

@@ -44,7 +44,8 @@ def extremes(exam: Exam, part: Part) -> list[tuple[str, Sizes]]:
 def value_sizes(exam: Exam, part: Part) -> list[Sizes]:
     """Return the sizes on which outputs are compared: different head counts, widths and lengths, one row, one position,
     many rows, a full block, a length beyond every default, where a window or a clamp shows, odd heads, and the width
-    of a real model, where code may branch."""
+    of a real model, where code may branch. Many rows are wide ones: in narrow ones some are nearly constant, and the
+    epsilon of a LayerNorm shows, which has a check of its own."""
     draw = exam.draws.sizes
     label = f"{part.name} values"
     return [
@@ -52,10 +53,10 @@ def value_sizes(exam: Exam, part: Part) -> list[Sizes]:
         draw(f"{label} 1", n_head=5, head_dim=4, length=11, n_layer=3),
         draw(f"{label} 2", n_head=1, head_dim=12, length=9, block_size=31),
         draw(f"{label} 3", n_head=2, head_dim=6, length=14, block_size=14, batch=1),
-        draw(f"{label} 4", n_head=1, head_dim=6, length=1030, block_size=1100, n_layer=1, batch=1),
+        draw(f"{label} 4", n_head=1, head_dim=24, length=1030, block_size=1100, n_layer=1, batch=1),
         draw(f"{label} 5", length=1),
         draw(f"{label} 6", length=1, batch=1),
-        draw(f"{label} 7", length=5, batch=70, n_layer=2),
+        draw(f"{label} 7", n_head=2, head_dim=10, length=5, batch=70, n_layer=2),
         draw(f"{label} 8", n_head=11, head_dim=5, length=8, n_layer=5),
         draw(f"{label} 9", n_head=2, head_dim=81, length=9, n_layer=1),
         draw(f"{label} 10", n_head=6, head_dim=64, length=10, n_layer=1, batch=2),
