@@ -24,7 +24,7 @@ demo: .venv/.installed ## grade the sample class in data/ and write its pages to
 test: lint ## lint, then run the tests and measure branch coverage
 	@$(RUN) -m pytest $(PYTEST_ARGS) -m "not slow and not browser" --cov --cov-report=term:skip-covered
 
-test-slow: .venv/.installed-dev ## run the long tests: the whole kill matrix
+test-slow: .venv/.installed-dev ## run the long tests: the whole kill matrix, kits, notebooks, the guide's walk
 	@$(RUN) -m pytest -m slow
 
 test-browser: .venv/.installed-dev ## run the tests that drive chromium; skipped, with the reason, where there is none
