@@ -7,8 +7,8 @@ from pathlib import Path
 
 import typer
 
+from autograder.cli.screen import course_or_default
 from autograder.hints import Hints, load_hints
-from autograder.oracle.released import course_meant
 from autograder.progress import Progress, ProgressError, ProgressFile, holds_work
 from autograder.track import Track
 
@@ -24,7 +24,7 @@ def folder_named(path: Path) -> Path:
 def hints_named(name: str) -> Hints:
     """Return the hints of the track called `name`; a usage error when they cannot be read."""
     try:
-        return load_hints(course_meant(name))
+        return load_hints(course_or_default(name))
     except (ValueError, OSError) as error:
         raise typer.BadParameter(str(error), param_hint="--track") from error
 

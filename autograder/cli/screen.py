@@ -6,12 +6,15 @@ import io
 import os
 import secrets
 import sys
-from typing import TextIO
+from collections.abc import Callable
+from typing import TextIO, TypeVar
 
 import typer
 from rich.console import Console
 
-from autograder.oracle.released import released
+from autograder.oracle.released import course_meant, released
+
+T = TypeVar("T")
 
 NOT_RIGHT = 1  # something in the submission is not right
 USAGE = 2  # a wrong argument or path
@@ -62,16 +65,25 @@ def fresh_seed() -> int:
     return secrets.randbits(31)
 
 
+def course_or_default(name: str) -> str:
+    """Return the course that a command means which names `name`; exit status 3 where the kit is damaged."""
+    return _unless_damaged(lambda: course_meant(name))
+
+
+def _unless_damaged(read: Callable[[], T]) -> T:
+    try:
+        return read()
+    except ValueError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(OUR_FAULT) from None
+
+
 def seed_or_fresh(seed: int | None = None) -> int:
     """Return the seed to check with: the one that was asked for, or a fresh one. A student kit has its own.
 
     A usage error where a kit holds no answers for `seed`; exit status 3 where the kit is damaged.
     """
-    try:
-        kit = released()
-    except ValueError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(OUR_FAULT) from None
+    kit = _unless_damaged(released)
     if kit is None:
         return fresh_seed() if seed is None else seed
     if seed is None or seed in kit.seeds:

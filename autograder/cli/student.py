@@ -13,8 +13,15 @@ from typing import Annotated
 import typer
 
 from autograder.cli.folder import note
-from autograder.cli.screen import INTERRUPTED, NOT_RIGHT, OUR_FAULT, Screen, seed_or_fresh, write_plain
-from autograder.oracle.released import course_meant
+from autograder.cli.screen import (
+    INTERRUPTED,
+    NOT_RIGHT,
+    OUR_FAULT,
+    Screen,
+    course_or_default,
+    seed_or_fresh,
+    write_plain,
+)
 from autograder.track import Track, load_track
 from autograder.verdict import Report, Verdict
 
@@ -76,7 +83,7 @@ def check(
 def course_named(name: str) -> Track:
     """Return the track called `name`; a usage error when there is none."""
     try:
-        return load_track(course_meant(name))
+        return load_track(course_or_default(name))
     except (ValueError, OSError) as error:
         raise typer.BadParameter(str(error), param_hint="--track") from error
 
