@@ -31,11 +31,12 @@ from autograder.track import load_track
 SEED = 11
 ROOT = Path(__file__).parents[1]
 CASES = ROOT / "tests" / "cases"
-#: One of each kind of question to the oracle: a known mistake, a wrong loss, a leak, missing biases, shared norms,
-#: other names, gradients.
+#: One of each kind of question to the oracle: a known mistake, a wrong loss, no logits, a leak, missing biases, shared
+#: norms, other names, gradients.
 HANDED = (
     "faulty/attn_no_scale",
     "faulty/gpt_loss_sum",
+    "faulty/gpt_returns_probs",
     "faulty/attn_mask_missing",
     "faulty/attn_c_proj_no_bias",
     "faulty/mlp_no_biases_flag",

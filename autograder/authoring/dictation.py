@@ -185,7 +185,7 @@ class Dictating(Exam):
         assert isinstance(reference, Notes)
         super().__init__(student, reference, draws)
         self.notes = reference
-        self._last: tuple[Sizes, Mapping[str, Tensor]] | None = None
+        self._losses: list[tuple[Sizes, Mapping[str, Tensor]]] = []  # where a loss is compared
 
     def series(self, part: Part, cases: Sequence[Case]) -> Iterator[tuple[Specimen, list[Answer | Outcome]]]:
         """Build, fill and call as the exam does; a wrong output would be diagnosed, a wrong loss compared."""
@@ -193,19 +193,16 @@ class Dictating(Exam):
             if case.purpose.startswith(f"{part.name} values"):
                 self.notes.mistakes(part, case.sizes.config, specimen.weights, case.calls[0].inputs)
             if case.purpose.startswith("loss"):
-                self._last = (case.sizes, case.calls[0].inputs)
+                self._losses.append((case.sizes, case.calls[0].inputs))
                 self.expect(specimen, case.calls[0].inputs)
             yield specimen, answers
 
     def refill(self, specimen: Specimen, weights: Mapping[str, Tensor]) -> Specimen:
         """Put other weights in; the loss is compared under them too."""
         filled = super().refill(specimen, weights)
-        if (
-            self._last is not None
-            and self._last[0] is specimen.sizes
-            and set(self.track.tables.ends) & filled.weights.keys()
-        ):
-            self.expect(filled, self._last[1])
+        if set(self.track.tables.ends) & filled.weights.keys():
+            for inputs in (inputs for sizes, inputs in self._losses if sizes is specimen.sizes):
+                self.expect(filled, inputs)
         return filled
 
     def _fill(self, part: Part, sizes: Sizes, model: Model, purpose: str, scale: float) -> Specimen:
