@@ -21,6 +21,7 @@ from autograder.checks.student import Student
 from autograder.checks.whole import assembled
 from autograder.oracle.cases import Draws
 from autograder.oracle.expected import NotSealed
+from autograder.oracle.memory import Memory
 from autograder.oracle.reference import Reference
 from autograder.probe.client import ProbeFailure
 from autograder.sandbox import Limits, Nursery
@@ -53,14 +54,17 @@ def grade(
     parts: Sequence[str] | None = None,
     at_once: bool = False,
     examiner: Callable[[Student, Reference, Draws], Exam] = Exam,
+    memory: Memory | None = None,
 ) -> Report:
     """Grade `submission`; never raises for what a student did. With `parts`, only those are checked and counted.
 
     Without, those that the track says are graded. Optional parts are checked in a child of their own, after the others.
     With `at_once` the last part is checked in a second child beside the others: for one submission on two cores.
     The seed fixes every hidden number: the same submission, kit version and seed give the same report. An `examiner`
-    of one's own sees what the checks ask (authoring/dictation.py writes it down).
+    of one's own sees what the checks ask (authoring/dictation.py writes it down). A `memory` of the same seed
+    spares the next submission what is the same for all.
     """
+    memory = memory or Memory(seed)
     chosen = list(track.graded) if parts is None else [part for part in track.every if part.name in parts]
     if submission.verdict is not None:
         outcome = Outcome(submission.verdict, submission.problem)
@@ -83,7 +87,7 @@ def grade(
             students = [Student(submission, course, nursery, limits or Limits(), tree) for _ in range(lanes)]
             try:
                 with one_thread():
-                    reports.append(_grade_loaded(submission, course, nursery, seed, group, students, examiner))
+                    reports.append(_grade_loaded(submission, course, nursery, seed, group, students, examiner, memory))
             finally:
                 for student in students:
                     student.close()
@@ -112,10 +116,8 @@ def _joined(reports: Sequence[Report]) -> Report:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Let torch use one thread: on tensors this small more of them only wait for each other.
-
-    Python's own threads, which mostly wait for children, hand over sooner than its five milliseconds.
-    """
+    """Let torch use one thread, as on tensors this small more of them only wait for each other; and let Python's own
+    threads, which mostly wait for children, hand over sooner than its five milliseconds."""
     before = torch.get_num_threads(), sys.getswitchinterval()
     torch.set_num_threads(1)
     sys.setswitchinterval(SWITCH_S)
@@ -134,9 +136,10 @@ def _grade_loaded(
     chosen: Sequence[Part],
     students: list[Student],
     examiner: Callable[[Student, Reference, Draws], Exam],
+    memory: Memory,
 ) -> Report:
-    reference, student = Reference(track), students[-1]
-    exam, *others = (examiner(each, reference, Draws(seed)) for each in reversed(students))
+    student = students[-1]
+    exam, *others = (examiner(each, memory.reference(track), memory.draws) for each in reversed(students))
     beside = Beside(lambda: [_grade_part(others[0], part, submission) for part in chosen[:-1]]) if others else None
     try:
         student.load()

@@ -7,6 +7,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
@@ -182,11 +183,14 @@ class Track:
 def parse_shape(expression: str, config: Mapping[str, int]) -> Shape:
     """Return the shape that `expression` means: "3*n_embd, n_embd" is (3 * n_embd, n_embd)."""
     known = fields_of(config)
+    return tuple(
+        math.prod(int(word) if word.isdigit() else known[word] for word in side) for side in _factors(expression)
+    )
 
-    def factor(word: str) -> int:
-        return int(word) if word.isdigit() else known[word]
 
-    return tuple(math.prod(factor(word.strip()) for word in side.split("*")) for side in expression.split(","))
+@cache
+def _factors(expression: str) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(word.strip() for word in side.split("*")) for side in expression.split(","))
 
 
 def fields_of(config: Mapping[str, int]) -> dict[str, int]:

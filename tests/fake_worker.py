@@ -49,7 +49,9 @@ class Nursery:
         self.close()
 
 
-def grade(submission: Submission, track: object, nursery: Nursery, *, seed: int, limits: Limits) -> Report:
+def grade(
+    submission: Submission, track: object, nursery: Nursery, *, seed: int, limits: Limits, memory: object
+) -> Report:
     assert nursery.started and nursery in Nursery.open and nursery.limits == limits
     word, *more = submission.tree["model.py"].decode().splitlines()[0].split()[1:]
     match word:

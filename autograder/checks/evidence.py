@@ -41,11 +41,16 @@ def compare(actual: Tensor, expected: Tensor, tolerance: float = TOLERANCE) -> D
     if actual.shape != expected.shape:
         return Difference(torch.inf, actual.double(), expected.double(), torch.ones(1, dtype=torch.bool))
     a, e = actual.double(), expected.double()
-    scale = max(float(e.abs().max()) if e.numel() else 0.0, 1e-12)
-    error = (a - e).abs() / scale
+    if not e.numel():
+        return Difference(0.0, a, e, torch.zeros_like(e, dtype=torch.bool))
+    scale = max(float(e.abs().max()), 1e-12)
+    error = (a - e).abs()
+    largest = float(error.max()) / scale
+    if largest <= tolerance:  # nearly always; NaN is no such number
+        return Difference(largest, a, e, torch.zeros((), dtype=torch.bool).expand(e.shape))
+    error = error / scale
     error = torch.where(torch.isfinite(error), error, torch.inf)
-    ratio = float(error.max()) if error.numel() else 0.0
-    return Difference(ratio, a, e, error > tolerance)
+    return Difference(float(error.max()), a, e, error > tolerance)
 
 
 def describe_difference(difference: Difference, axes: Sequence[str]) -> tuple[str, Evidence]:

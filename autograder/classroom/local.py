@@ -17,6 +17,7 @@ from autograder.track import Track
 from autograder.verdict import CheckResult, PartResult, Report, Verdict
 
 if TYPE_CHECKING:
+    from autograder.oracle.memory import Memory
     from autograder.sandbox import Limits, Nursery
     from autograder.submission import Submission
 
@@ -122,6 +123,8 @@ class _Batch:
         self.todo: queue.SimpleQueue[Entry] = queue.SimpleQueue()
         self.done: queue.Queue[Report | NotIsolated] = queue.Queue(_WAITING)
         self.halt = threading.Event()
+        self.lock = threading.Lock()
+        self.memory: Memory | None = None  # of the class's seed; made when torch has been imported
         self.nurseries: list[Nursery] = []
         for entry in entries:
             self.todo.put(entry)
@@ -185,8 +188,12 @@ class _Batch:
         return read_submission(path, self.track, student)
 
     def _grade(self, submission: Submission, nursery: Nursery) -> Report:
-        from autograder.grading import grade  # imports torch: only now, beside the sandbox that has been started
+        # These import torch: only now, beside the sandbox that has been started.
+        from autograder.grading import grade
+        from autograder.oracle.memory import Memory
 
         if not self.trusted and not nursery.isolation.isolated:  # known once the sandbox is up, while torch came here
             raise NotIsolated(nursery.isolation.layers)
-        return grade(submission, self.track, nursery, seed=self.seed, limits=self.limits)
+        with self.lock:
+            self.memory = self.memory or Memory(self.seed)
+        return grade(submission, self.track, nursery, seed=self.seed, limits=self.limits, memory=self.memory)

@@ -27,11 +27,12 @@ from autograder.probe.constructing import (
 from autograder.probe.devices import DeviceWatch
 from autograder.probe.facts import (
     GENERATOR,
+    Named,
     changed,
     describe,
     fingerprint,
     gradients,
-    held_tensors,
+    named,
     outputs,
     random_state,
     seeded,
@@ -189,14 +190,17 @@ class Workbench:
         for path, name in args.get("placed", {}).items():
             with student_code("build"):
                 place(model, path, self._stand_in(self._kinds[name], name, built, width)())
+        parameters = named(model)
         odd = [
             f"{name[:100]} is {str(p.dtype).removeprefix('torch.')}"
-            for name, p in nn.Module.named_parameters(model)
+            for name, p in parameters
             if p.dtype != torch.float32
         ]
         dtype = DTYPES[args.get("dtype", "float32")]
-        if any(tensor.is_floating_point() and tensor.dtype != dtype for tensor in held_tensors(model)):
+        held = [*(parameter for _, parameter in parameters), *nn.Module.buffers(model)]
+        if any(tensor.is_floating_point() and tensor.dtype != dtype for tensor in held):
             nn.Module.to(model, dtype=dtype)
+            parameters = named(model)
         self._models[self._next] = model
         self._next += 1
         own, hidden = replaced_methods(model)
@@ -208,16 +212,16 @@ class Workbench:
             "stand_ins": len(built),
             "misled": sorted({line for line in built if line})[:3],
             "odd": odd[:3],
-            "shared": self._shared(self._next - 1, model),
+            "shared": self._shared(self._next - 1, parameters),
             "replaced": own,
             "hidden": hidden,
             "signature": argument_names(cls) if args.get("interface") == "arguments" else [],
         }
-        return {**facts, **describe(model, bool(args.get("look")))}, {}
+        return {**facts, **describe(model, parameters, bool(args.get("look")))}, {}
 
-    def _shared(self, handle: int, model: nn.Module) -> bool:
-        """Whether another model that is alive was built with one of its parameters."""
-        mine = {id(parameter): parameter for parameter in nn.Module.parameters(model)}
+    def _shared(self, handle: int, parameters: Named) -> bool:
+        """Whether another model that is alive was built with one of these parameters."""
+        mine = {id(parameter): parameter for _, parameter in parameters}
         shared = any(mine.keys() & held.keys() for held in self._held.values())
         self._held[handle] = mine
         return shared
@@ -283,18 +287,15 @@ class Workbench:
     def _weights(self, args: dict[str, Any], tensors: dict[str, Tensor]) -> Result:
         """Load tensors by state-dict name, where there is such a one; with `own`, return the parameter table after."""
         model = self._models[args["handle"]]
-        own = nn.Module.state_dict(model)
-        usable = {
-            name: value.to(own[name].dtype)
-            for name, value in tensors.items()
-            if name in own and own[name].shape == value.shape
-        }
+        own = {**dict(named(model)), **dict(nn.Module.named_buffers(model, remove_duplicate=False))}
+        usable = {name: value for name, value in tensors.items() if name in own and own[name].shape == value.shape}
         with student_code("load_state_dict"):
             if args.get("own"):  # through the student's own method, if there is one
                 model.load_state_dict(usable, strict=False)
-            else:
-                nn.Module.load_state_dict(model, usable, strict=False)
-        return {"parameters": describe(model, look=True)["parameters"]} if args.get("own") else {}, {}
+            elif usable:  # as load_state_dict does, in a tenth of the time
+                with torch.no_grad():
+                    torch._foreach_copy_([own[name] for name in usable], list(usable.values()))
+        return {"parameters": describe(model, named(model), look=True)["parameters"]} if args.get("own") else {}, {}
 
     def _call(self, args: dict[str, Any], tensors: dict[str, Tensor]) -> Result:
         """Call a model (or one of its sub-modules).

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from autograder.probe.failure import ProbeFailure
 from autograder.sandbox import Limits, Nursery
@@ -17,6 +17,9 @@ from autograder.sandbox.child import ChildProcess
 from autograder.track import Track
 from autograder.verdict import Report, Verdict
 from autograder.watch.events import Checked, Post
+
+if TYPE_CHECKING:
+    from autograder.oracle.memory import Memory
 
 #: Grading one part takes well under a second; a thread that is still importing torch may take a few to let go.
 _LEAVE_S = 5.0
@@ -129,13 +132,16 @@ class Checker:
 def grader(path: Path, track: Track, seed: int, limits: Limits) -> Grade:
     """Return the function that grades the folder at `path` as it is at that moment, always with the same seed."""
     student = path.resolve().name or "submission"
+    memories: list[Memory] = []  # one, made when torch has been imported
 
     def grade(parts: Sequence[str], nursery: Nursery) -> Report:
         from autograder.grading import grade  # imports torch, while the Nursery's own process does the same
+        from autograder.oracle.memory import Memory
         from autograder.submission import read_submission
 
+        memories[:] = memories or [Memory(seed)]
         submission = read_submission(path.resolve(), track, student)
-        report = grade(submission, track, nursery, seed=seed, limits=limits, parts=parts)
+        report = grade(submission, track, nursery, seed=seed, limits=limits, parts=parts, memory=memories[0])
         with contextlib.suppress(ProbeFailure):
             nursery.start()  # where nothing can be forked, the next child's interpreter warms up meanwhile
         return report
