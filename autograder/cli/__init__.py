@@ -11,6 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from autograder import __version__
+from autograder.catalogue import VARIABLE, CatalogueError, load
 from autograder.cli import (
     build,
     corpus,
@@ -23,8 +24,10 @@ from autograder.cli import (
     poems,
     records,
     release,
+    speaking,
     student,
     training,
+    translating,
     watch,
     writing,
 )
@@ -49,6 +52,7 @@ Examples:
 
 app = typer.Typer(
     name="workshop",
+    cls=speaking.Commands,
     epilog=_EPILOG,
     rich_markup_mode=None,  # plain help: brackets stay brackets, and no box characters on any terminal
     pretty_exceptions_enable=False,
@@ -75,6 +79,7 @@ app.command("submit-poem", epilog=poems.SUBMIT_EPILOG)(poems.submit_poem)
 app.command("verify-poem", epilog=poems.VERIFY_EPILOG)(poems.verify_poem)
 app.command("experiment", epilog=experimenting.EPILOG)(experimenting.experiment)
 app.command("build", epilog=build.EPILOG)(build.build)
+app.command("translate", epilog=translating.EPILOG)(translating.translate)
 app.command("generate", epilog=writing.EPILOG)(writing.generate)
 
 
@@ -84,8 +89,26 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _language(context: typer.Context, name: str) -> str:
+    try:
+        context.obj = load(name)
+    except CatalogueError as error:
+        raise typer.BadParameter(str(error)) from None
+    return name
+
+
 @app.callback()
 def workshop(
+    language: Annotated[
+        str,
+        typer.Option(
+            metavar="CODE",
+            envvar=VARIABLE,
+            callback=_language,
+            is_eager=True,
+            help="The language to speak: en, de, or a .po file of your own. Never the terminal's.",
+        ),
+    ] = "en",
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
     ] = False,

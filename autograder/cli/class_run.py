@@ -14,7 +14,7 @@ import typer
 
 from autograder import __version__
 from autograder.cli.engine import Engine
-from autograder.cli.screen import USAGE, Screen, seed_or_fresh
+from autograder.cli.screen import USAGE, Screen, seed_or_fresh, tell
 from autograder.track import Track
 from autograder.verdict import Report, Verdict
 
@@ -63,7 +63,7 @@ class ClassRun:
         self.changes: list[Change] = []
         self.late: dict[str, Late] | None = {} if order.policy is not None else None
         self.left: Counter[str] = Counter()  # optional part that was handed in, and is not graded -> by how many
-        self.folder = GradesFolder(order.out, list(self.paths))
+        self.folder = GradesFolder(order.out, list(self.paths), console.catalogue)
         try:
             self.folder.prepare()
             self.ledger = Ledger(order.out)
@@ -80,7 +80,7 @@ class ClassRun:
         except FolderError as error:
             raise typer.BadParameter(str(error), param_hint="--out") from error
         except LedgerError as error:
-            typer.echo(f"Error: {error}", err=True)
+            tell(f"Error: {error}", err=True)
             raise typer.Exit(USAGE) from None
 
     def __enter__(self) -> ClassRun:
@@ -201,7 +201,7 @@ class ClassRun:
 
         say = self.console.print
         if table:
-            class_table(self.reports, self.console)
+            class_table(self.reports, self.console, self.console.catalogue)
         self._tell_late()
         if self.left:
             say(self.not_graded())

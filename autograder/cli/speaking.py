@@ -1,0 +1,52 @@
+"""The commands' own words, --help and errors about arguments, in the reader's language."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+import typer.core
+
+from autograder.cli.screen import reader
+
+
+class Commands(typer.core.TyperGroup):
+    """The `workshop` command and those below it."""
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """Return a command with its help in the reader's language. Commands are made anew for each process."""
+        command = super().get_command(context, name)
+        catalogue = reader()
+        if command is not None and catalogue:
+            _translate(command, catalogue.say)
+        return command
+
+    def get_help(self, context: click.Context) -> str:
+        """Return the help of the whole."""
+        catalogue = reader()
+        if catalogue:
+            _translate(self, catalogue.say)
+        return super().get_help(context)
+
+    def invoke(self, context: click.Context) -> Any:
+        """Run the command that was asked for; what is wrong with its arguments is said in the reader's language."""
+        try:
+            return super().invoke(context)
+        except click.UsageError as error:
+            catalogue = reader()
+            if not catalogue:
+                raise
+            raise click.UsageError(catalogue.say(error.format_message()), error.ctx) from error
+
+
+def _translate(command: click.Command, say: Callable[[str], str]) -> None:
+    command.help = _said(command.help, say)
+    command.epilog = _said(command.epilog, say)
+    for parameter in command.params:
+        if isinstance(parameter, click.Option | typer.core.TyperArgument):
+            parameter.help = _said(parameter.help, say)
+
+
+def _said(text: str | None, say: Callable[[str], str]) -> str | None:
+    return say(text.strip()) if text else text
