@@ -16,6 +16,8 @@ _ATTRIBUTE = re.compile(r'\b(?:aria-label|title|alt)="([^"]*)"')
 _EXPRESSION = re.compile(r"\{\{\s*(.*?)\s*\}\}", re.DOTALL)
 #: A string inside of an expression or statement that is shown: one with a space, or a heading.
 _QUOTED = re.compile(r"\"([^\"{}|]*[a-z][^\"{}|]* [^\"{}|]*)\"|(?<=head\()\"([^\"]+)\"")
+#: What begins or ends something other than text.
+_ACTIVE = re.compile(r"[<>\"]|\{[{%#]|[}%#]\}")
 _WORD = re.compile(r"[A-Za-z]{2,}")
 
 
@@ -51,6 +53,8 @@ def translated(source: str, say: Callable[[str], str]) -> str:
         if piece.start < at:
             continue
         text = say(piece.message)
+        if _ACTIVE.findall(text) != _ACTIVE.findall(piece.message):
+            text = piece.message  # a translation is text: it adds no tag, no attribute and no statement to a page
         for name, expression in piece.fields.items():
             text = text.replace(f"{{{name}}}", expression)
         out += [source[at : piece.start], text]

@@ -58,7 +58,7 @@ class _Reader:
                 yield from self._template(node, label)
             case ast.Constant(value=str() as text):
                 if _is_text(text) or (label and _WORD.search(text)):
-                    yield Found(text.strip())
+                    yield Found(_bare(text))
             case ast.Compare() | ast.Assert():
                 yield from ()  # what is compared is said elsewhere; what is asserted is for us
             case ast.Call():
@@ -66,6 +66,8 @@ class _Reader:
             case ast.Dict() if label:
                 for value in node.values:
                     yield from self.read(value, label)
+            case ast.Assign(targets=[ast.Name(id=name)]) if name.endswith(("AXES", "RUNGS")):
+                yield from self.read(node.value, True)
             case ast.Subscript():
                 yield from self.read(node.value)
                 if _called(node.value) == "Annotated":  # the help of an option
@@ -118,10 +120,15 @@ class _Reader:
                 message += f"{{{name}}}"
                 bare += "\0"
         if _is_text(bare) or len(_WORD.findall(bare)) >= (1 if label else 2) or _anchored(bare):
-            yield Found(message.strip(), fields=True) if names else Found(bare.strip())
+            yield Found(_bare(message), fields=True) if names else Found(_bare(bare))
         for value in node.values:
             if isinstance(value, ast.FormattedValue):
                 yield from self.read(value.value, False)
+
+
+def _bare(text: str) -> str:
+    """Return a message without what joins it to one before it."""
+    return text.strip().lstrip(";,").lstrip()
 
 
 def _is_text(text: str) -> bool:
@@ -130,7 +137,7 @@ def _is_text(text: str) -> bool:
 
 def _anchored(bare: str) -> bool:
     """Whether a template begins or ends with a word: "crashed: {reason}"."""
-    return bool(re.match(r"[A-Za-z]{4,}", bare) or re.search(r"[a-z]{4,}\W?$", bare)) and " " in bare
+    return bool(re.match(r"[A-Za-z]{4,}", bare) or re.search(r"[a-z]{4,}\W?$| [a-z]{5,} ", bare)) and " " in bare
 
 
 def _called(function: ast.expr) -> str:

@@ -19,13 +19,26 @@ Say = Callable[[str], str]
 #: Longer text is an exception's, not a message of ours; it is shown as it is.
 _LONGEST = 4000
 #: A message holds another one in a field, which may hold a third one: "Two mistakes at once. A And: B".
-_DEPTH = 4
+_DEPTH = 6
 #: More pieces than this are no message of ours either.
 _MOST_PIECES = 40
+#: So often one text is compared with the patterns; more readings has only a text that was made to have them.
+_MOST_LOOKS = 300
 #: What is remembered of a class's reports, in which the same sentences stand again and again.
 _REMEMBERED = 5000
 #: Where a text falls apart into messages, the strongest cut first.
-_CUTS = tuple(re.compile(cut) for cut in (r"(\n+)", r"(?<=[.!?])( )(?=[^a-z])", r"(; )", r"(: )"))
+#: A colon comes after what is said of all the rest, which may hold one, too.
+_COLON = re.compile(r"(: )")
+_CUTS = (
+    re.compile(r"(\n+)"),
+    re.compile(r"(?<=[.!?])( )(?=[^a-z])"),
+    re.compile(r"(; )"),
+    _COLON,
+    re.compile(r"( )(?=\((?:and|line) )"),
+    re.compile(r"(, )"),
+)
+#: A word of ours with a number: "batch row 4".
+_COUNTED = re.compile(r"([A-Za-z][A-Za-z ]{0,40}) (\d[\d.,]*)")
 _LETTER = re.compile(r"[^\W\d_]")
 
 
@@ -70,45 +83,73 @@ class Catalogue:
             return text
         known = self._seen.get(text)
         if known is None:
-            known = self._say(text, _DEPTH)
+            known = _Search(self).say(text, _DEPTH)[0]
             if len(self._seen) < _REMEMBERED:
                 self._seen[text] = known
         return known
 
-    def _say(self, text: str, depth: int) -> str:
-        if text in self.exact:
-            return self.exact[text]
-        if depth == 0 or not _LETTER.search(text):
-            return text
+
+class _Search:
+    """The search for what a text says: of several ways to read it, the one that translates most of it."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self._left = _MOST_LOOKS
+        self._found: dict[tuple[str, int], tuple[str, int]] = {}
+
+    def say(self, text: str, depth: int) -> tuple[str, int]:
+        """Return `text` translated, and how many of its letters were ours to translate."""
+        if (text, depth) not in self._found:
+            self._found[text, depth] = self._say(text, depth)
+        return self._found[text, depth]
+
+    def _say(self, text: str, depth: int) -> tuple[str, int]:
+        exact = self._catalogue.exact
+        if text in exact:
+            return exact[text], _letters(text)
+        if depth == 0 or self._left <= 0 or not _LETTER.search(text):
+            return text, 0
+        if text[-1] in ".:!" and text[:-1] in exact:
+            return exact[text[:-1]] + text[-1], _letters(text)
         core = text.strip()
         if core != text:
-            return text.replace(core, self._say(core, depth), 1)
-        found = self._pattern(text)
-        if found is not None:
-            values, translation = found
-            return translation.fill({name: self._say(value, depth - 1) for name, value in values.items()})
+            said, weight = self.say(core, depth)
+            return text.replace(core, said, 1), weight
+        counted = _COUNTED.fullmatch(text)
+        if counted is not None and counted[1] in exact:
+            return f"{exact[counted[1]]} {counted[2]}", _letters(text)
+        return max(self._readings(text, depth), key=lambda reading: reading[1])
+
+    def _readings(self, text: str, depth: int) -> Iterator[tuple[str, int]]:
+        yield text, 0
+        self._left -= 1
+        for pairs in (self._catalogue.anchored.get(text[:_KEY], ()), self._catalogue.floating):
+            yield from self._pattern(text, pairs, depth)
         for cut in _CUTS:
-            pieces = cut.split(text, _MOST_PIECES)
-            if len(pieces) > 2 * _MOST_PIECES:
-                return text
-            if len(pieces) > 1:
-                said = "".join(self._say(piece, depth - 1) for piece in pieces)
-                if said != text:
-                    return said
-        return text
+            pieces = cut.split(text, 1 if cut is _COLON else _MOST_PIECES)
+            if 1 < len(pieces) <= 2 * _MOST_PIECES:
+                told = [self.say(piece, depth - 1) for piece in pieces]
+                if cut is not _CUTS[-1] or _all_said(pieces, [said for said, _ in told]):
+                    yield "".join(said for said, _ in told), sum(weight for _, weight in told)
 
-    def _pattern(self, text: str) -> tuple[dict[str, str], Template] | None:
-        """Return the heaviest template that fits, with what stands in its fields."""
-        best: tuple[dict[str, str], Template] | None = None
-        weight = -1
-        for message, translation in self._candidates(text):
-            if message.weight > weight and (values := message.match(text)) is not None:
-                best, weight = (values, translation), message.weight
-        return best
+    def _pattern(self, text: str, pairs: Iterable[tuple[Template, Template]], depth: int) -> Iterator[tuple[str, int]]:
+        """Yield what the heaviest template that fits makes of `text`."""
+        for message, translation in pairs:
+            values = message.match(text)
+            if values is not None:
+                told = {name: self.say(value, depth - 1) for name, value in values.items()}
+                said = translation.fill({name: value for name, (value, _) in told.items()})
+                yield said, message.weight + sum(weight for _, weight in told.values())
+                return
 
-    def _candidates(self, text: str) -> Iterator[tuple[Template, Template]]:
-        yield from self.anchored.get(text[:_KEY], ())
-        yield from self.floating
+
+def _letters(text: str) -> int:
+    return sum(character.isalpha() for character in text)
+
+
+def _all_said(pieces: list[str], told: list[str]) -> bool:
+    """Tell whether each item of a list is a message: else the commas are those of somebody's sentence."""
+    return all(before != after for before, after in zip(pieces, told, strict=True) if _LETTER.search(before))
 
 
 #: So many letters at the beginning of a template find it; one that begins with a field, or sooner, is tried always.

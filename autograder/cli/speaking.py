@@ -34,10 +34,8 @@ class Commands(typer.core.TyperGroup):
         try:
             return super().invoke(context)
         except click.UsageError as error:
-            catalogue = reader()
-            if not catalogue:
-                raise
-            raise click.UsageError(catalogue.say(error.format_message()), error.ctx) from error
+            vars(error)["message"] = reader().say(error.message)
+            raise
 
 
 def _translate(command: click.Command, say: Callable[[str], str]) -> None:

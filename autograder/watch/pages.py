@@ -32,7 +32,7 @@ space  further down, page up, arrows: scroll
 Esc    back to the part
 q      quit
 
-A check that does not come back ends after {limit:g} s; a save or a key to leave ends it at once.
+A check that does not come back ends after {limit} s; a save or a key to leave ends it at once.
 All weights and inputs of this run come from seed {seed}."""
 
 
@@ -58,7 +58,7 @@ def body(desk: Desk, *, ascii: bool, seed: int, limit: float) -> RenderableType:
         table = progress_table(desk.track, desk.progress, ascii=ascii, current=desk.part, catalogue=desk.catalogue)
         return Group(table, Text(""), Text(progress_total(desk.track, desk.progress, desk.catalogue)))
     if desk.page == "help":
-        return Text(desk.catalogue.say(_HELP).format(limit=limit, seed=seed))
+        return Text(_help(desk, seed, limit))
     shown: list[RenderableType] = []
     if desk.hint is not None and desk.page != "all":
         shown += [hint_text(*desk.hint, desk.catalogue), Text("")]
@@ -92,8 +92,12 @@ def plain(
     if said == "list":
         return progress_table(desk.track, desk.progress, ascii=ascii, current=desk.part, catalogue=desk.catalogue)
     if said == "help":
-        return Text(desk.catalogue.say(_HELP).format(limit=limit, seed=seed))
+        return Text(_help(desk, seed, limit))
     return Text(clean(desk.catalogue.say(said)))
+
+
+def _help(desk: Desk, seed: int, limit: float) -> str:
+    return desk.catalogue.say(_HELP).replace("{limit}", f"{limit:g}").replace("{seed}", str(seed))
 
 
 def verdict_lines(desk: Desk, report: Report) -> Iterator[str]:
