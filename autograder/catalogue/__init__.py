@@ -10,5 +10,6 @@ from autograder.catalogue.speech import (
     load,
     of_environment,
 )
+from autograder.catalogue.template import word
 
-__all__ = ["ENGLISH", "VARIABLE", "Catalogue", "CatalogueError", "Say", "languages", "load", "of_environment"]
+__all__ = ["ENGLISH", "VARIABLE", "Catalogue", "CatalogueError", "Say", "languages", "load", "of_environment", "word"]

@@ -24,12 +24,26 @@ _LABELS: dict[str, tuple[int, ...] | None] = {
     "bars": None,
     "add_column": (0,),
     "say": (0,),
+    "word": (0,),
 }
 #: What a label may stand in, inside of such a call.
 _HOLDERS = ast.List | ast.Tuple | ast.IfExp | ast.BinOp | ast.ListComp | ast.Starred
 #: Calls whose strings nobody reads: patterns, attributes, names of files.
 _SILENT = frozenset(
-    {"compile", "match", "fullmatch", "search", "sub", "findall", "getattr", "setattr", "encode", "specimen"}
+    {
+        "compile",
+        "match",
+        "fullmatch",
+        "search",
+        "sub",
+        "findall",
+        "getattr",
+        "setattr",
+        "encode",
+        "specimen",
+        "inputs",
+        "draw_targets",
+    }
 )
 
 
