@@ -15,6 +15,7 @@ _ACCENTS = str.maketrans("aeiouAEIOU", "áéíóúÁÉÍÓÚ")
 _FIELD = re.compile(r"(\{\w+\})")
 #: Words that stay in any language: names of code, formulas, quoted text, paths, numbers.
 _NAME = re.compile(r"`[^`]*`|\"[^\"]*\"|'[^']*'|\S*[._(\[/=\\<>*0-9]\S*|--?\w+|\b[A-Z]\w*[A-Z]\w*\b")
+_EXCEPTION = re.compile(r"(ráísés \w+(?: ⟦?\(líné .*?\)⟧?)?:).*", re.DOTALL)
 #: Two plain English words in a row: nobody has translated that.
 _PLAIN = re.compile(r"\b[a-z]{2,}[,:;]? [a-z]{2,}\b")
 #: Such words that hold no letter which takes an accent, or are no English.
@@ -36,7 +37,11 @@ def dressed(entry: Entry) -> str:
 
 
 def plain_english(text: str) -> str:
-    """Return what of `text` is still in plain English, two words or more; "" where nothing is."""
+    """Return what of `text` is still in plain English, two words or more; "" where nothing is.
+
+    What Python itself says of an exception stays as it is in every language.
+    """
+    text = _EXCEPTION.sub(r"\1", text)
     bare = _SILENT.sub("", _NAME.sub(" · ", text))
     found = _PLAIN.search(bare)
     return found[0] if found else ""

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 #: The flag of a message with {fields}.
 FIELDS = "python-brace-format"
 _WIDE = 100
+#: What no editor shows, or takes for the end of a line.
+_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _STRING = re.compile(r'^(msgctxt|msgid|msgid_plural|msgstr)?\s*("(?:[^"\\]|\\.)*")\s*$')
 
 
@@ -41,7 +43,7 @@ def read_po(text: str) -> list[Entry]:
     entries: list[Entry] = []
     block: dict[str, list[str]] = {}
     state = ""
-    for number, line in enumerate([*text.splitlines(), ""], 1):
+    for number, line in enumerate([*text.split("\n"), ""], 1):
         stripped = line.strip()
         if not stripped or (stripped.startswith("#") and "msgstr" in block):
             if "msgid" in block:
@@ -90,7 +92,7 @@ def _entry(block: dict[str, list[str]]) -> Entry:
 
 def _quoted(text: str) -> str:
     """Return `text` as gettext writes it: one line, or an empty one and then pieces that end at a break or a space."""
-    pieces = [piece for line in text.splitlines(keepends=True) for piece in _wrapped(line)]
+    pieces = [piece for line in re.findall(r"[^\n]*\n|[^\n]+", text) for piece in _wrapped(line)]
     if len(pieces) <= 1:
         return _escaped(text)
     return "\n".join(['""', *map(_escaped, pieces)])
@@ -108,4 +110,9 @@ def _wrapped(line: str) -> list[str]:
 def _escaped(text: str) -> str:
     for plain, written in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\t", "\\t")):
         text = text.replace(plain, written)
-    return f'"{text}"'
+    return f'"{_UNSEEN.sub(_as_number, text)}"'
+
+
+def _as_number(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return "\\b" if found[0] == "\b" else f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

@@ -13,7 +13,8 @@ _WORDS = re.compile(r"[A-Za-z]{2,}[,:;.)'\"`]* [(\"'`]?(?:a |[A-Za-z]{2,})")
 _WORD = re.compile(r"[A-Za-z]{2,}")
 #: Text of other languages than English: SQL, HTML, shell, Python.
 _FOREIGN = re.compile(
-    r"^(?:bold |SELECT|INSERT|UPDATE|DELETE|CREATE|PRAGMA|DROP|ALTER|BEGIN|<|#!|import |from \w+ import|def )|<\w+ "
+    r"^(?:bold |workshop |SELECT|INSERT|UPDATE|DELETE|CREATE|PRAGMA|DROP|ALTER|BEGIN|<|#!)"
+    r"|^(?:import |from \w+ import|def )|<\w+ "
 )
 #: Calls whose strings are read by people even where they are one word: which arguments; None is all, and the keywords.
 _LABELS: dict[str, tuple[int, ...] | None] = {
@@ -133,7 +134,8 @@ class _Reader:
                     continue  # two fields in a row cannot be told apart: the first stands for both
                 message += f"{{{name}}}"
                 bare += "\0"
-        if _is_text(bare) or len(_WORD.findall(bare)) >= (1 if label else 2) or _anchored(bare):
+        told = _is_text(bare) or len(_WORD.findall(bare)) >= (1 if label else 2) or _anchored(bare)
+        if told and not _FOREIGN.search(bare):
             yield Found(_bare(message), fields=True) if names else Found(_bare(bare))
         for value in node.values:
             if isinstance(value, ast.FormattedValue):

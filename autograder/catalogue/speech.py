@@ -111,6 +111,8 @@ class _Search:
             return text, 0
         if text[-1] in ".:!" and text[:-1] in exact:
             return exact[text[:-1]] + text[-1], _letters(text)
+        if f"{text}." in exact:  # its full stop comes at the end of what it is part of
+            return exact[f"{text}."].removesuffix("."), _letters(text)
         core = text.strip()
         if core != text:
             said, weight = self.say(core, depth)
@@ -123,6 +125,9 @@ class _Search:
     def _readings(self, text: str, depth: int) -> Iterator[tuple[str, int]]:
         yield text, 0
         self._left -= 1
+        beginning, _, name = text.rpartition(" ")
+        if " " in beginning and beginning in self._catalogue.exact:  # "an object of type dict"
+            yield f"{self._catalogue.exact[beginning]} {name}", _letters(beginning)
         for pairs in (self._catalogue.anchored.get(text[:_KEY], ()), self._catalogue.floating):
             yield from self._pattern(text, pairs, depth)
         for cut in _CUTS:

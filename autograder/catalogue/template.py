@@ -9,7 +9,7 @@ from functools import cached_property
 
 _PIECE = re.compile(r"\{\{|\}\}|\{([A-Za-z_]\w*)\}|[{}]")
 #: Letters that the literal pieces of a template hold at least, so that it is looked for in text: fewer fit anything.
-_LETTERS_ANCHORED, _LETTERS_FLOATING = 4, 6
+_LETTERS_ANCHORED, _LETTERS_FLOATING = 4, 5
 
 
 def word(text: str) -> str:

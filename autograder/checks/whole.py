@@ -51,8 +51,9 @@ def the_whole_model_is_right(exam: Exam, part: Part) -> Outcome:
     if model.total != expected:
         return failed(
             f"The whole model has {model.total:,} parameters; {expected:,} are expected.",
-            "Each block has an attention, an MLP and norms of its own: nothing is shared"
-            + (" but the tied table." if exam.track.tables.tied else "."),
+            "Each block has an attention, an MLP and norms of its own: nothing is shared but the tied table."
+            if exam.track.tables.tied
+            else "Each block has an attention, an MLP and norms of its own: nothing is shared.",
         )
     deep, small = deep_sizes(exam)
     return _wrong_together(exam, part, deep) or _wrong_copy(exam, part, small) or passed()

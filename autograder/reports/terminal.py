@@ -166,9 +166,8 @@ class _Writer:
         if self.verbose:
             for title, file in report.modules.items():
                 whole = clean(report.files.get(file, ""), limit=64)
-                lines.append(
-                    Text(f"{self.head('')}{clean(title, limit=60)} from {clean(file, limit=80)}  {whole}".rstrip())
-                )
+                where = f"{clean(title, limit=60)} {self.say('from')} {clean(file, limit=80)}"
+                lines.append(Text(f"{self.head('')}{where}  {whole}".rstrip()))
         if report.isolation:
             style = "" if report.isolation.get("isolated") else "yellow"
             sentence = self.say(clean(isolation_sentence(report.isolation)))

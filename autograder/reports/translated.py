@@ -23,8 +23,12 @@ def in_language(report: Report, catalogue: Catalogue) -> Report:
     assembled = dict(report.assembled)
     if isinstance(assembled.get("message"), str):
         assembled["message"] = say(assembled["message"])
+    isolation = dict(report.isolation)
+    if isinstance(isolation.get("layers"), list | tuple):
+        isolation["layers"] = [say(str(layer)) for layer in isolation["layers"]]
     return replace(
         report,
+        isolation=isolation,
         parts={name: part_in_language(part, catalogue) for name, part in report.parts.items()},
         warnings=tuple(map(say, report.warnings)),
         repairs=tuple(map(say, report.repairs)),
