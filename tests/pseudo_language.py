@@ -14,7 +14,7 @@ from autograder.catalogue.po import Entry
 _ACCENTS = str.maketrans("aeiouAEIOU", "áéíóúÁÉÍÓÚ")
 _FIELD = re.compile(r"(\{\w+\})")
 #: Words that stay in any language: names of code, formulas, quoted text, paths, numbers.
-_NAME = re.compile(r"`[^`]*`|\"[^\"]*\"|'[^']*'|\S*[._(\[/=\\<>*0-9]\S*|--?\w+|\b[A-Z]\w*[A-Z]\w*\b")
+_NAME = re.compile(r"workshop \w+|`[^`]*`|\"[^\"]*\"|'[^']*'|\S*[._(\[/=\\<>*0-9]\S*|--?\w+|\b[A-Z]\w*[A-Z]\w*\b")
 _EXCEPTION = re.compile(r"(ráísés \w+(?: ⟦?\(líné .*?\)⟧?)?:).*", re.DOTALL)
 #: Two plain English words in a row: nobody has translated that.
 _PLAIN = re.compile(r"\b[a-z]{2,}[,:;]? [a-z]{2,}\b")

@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from autograder import __version__
-from autograder.catalogue import VARIABLE, CatalogueError, load
+from autograder.catalogue import VARIABLE
 from autograder.cli import (
     build,
     corpus,
@@ -31,6 +31,7 @@ from autograder.cli import (
     watch,
     writing,
 )
+from autograder.cli.screen import speak
 
 _EPILOG = """\b
 Examples:
@@ -89,11 +90,8 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-def _language(context: typer.Context, name: str) -> str:
-    try:
-        context.obj = load(name)
-    except CatalogueError as error:
-        raise typer.BadParameter(str(error)) from None
+def _speak(name: str) -> str:
+    speak(name)
     return name
 
 
@@ -104,7 +102,7 @@ def workshop(
         typer.Option(
             metavar="CODE",
             envvar=VARIABLE,
-            callback=_language,
+            callback=_speak,
             is_eager=True,
             help="The language to speak: en, de, or a .po file of your own. Never the terminal's.",
         ),

@@ -7,13 +7,13 @@ import os
 import secrets
 import sys
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any, TextIO, TypeVar
 
-import click
 import typer
 from rich.console import Console
 
-from autograder.catalogue import Catalogue, CatalogueError, of_environment
+from autograder.catalogue import ENGLISH, Catalogue, CatalogueError, load, of_environment
 from autograder.oracle.released import course_meant, released
 
 T = TypeVar("T")
@@ -48,14 +48,26 @@ class Screen(Console):
         leave_pipe(self.file)
 
 
+#: The language of the command that runs, in its own context.
+_language: ContextVar[Catalogue | None] = ContextVar("language", default=None)
+
+
+def speak(name: str) -> None:
+    """Speak this language from here on. A usage error where there is none of that name."""
+    try:
+        _language.set(load(name))
+    except CatalogueError as error:
+        _language.set(ENGLISH)
+        raise typer.BadParameter(str(error)) from None
+
+
 def reader() -> Catalogue:
     """Return the language of whoever sees the output: --language, else $WORKSHOP_LANG, else English.
 
     A usage error where there is no such language.
     """
-    context = click.get_current_context(silent=True)
-    chosen = context.find_root().obj if context is not None else None
-    if isinstance(chosen, Catalogue):
+    chosen = _language.get()
+    if chosen is not None:
         return chosen
     try:
         return of_environment()
