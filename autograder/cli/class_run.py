@@ -95,8 +95,9 @@ class ClassRun:
         Raises NotIsolated and ClusterError.
         """
         seed = self.run.seed
-        verb = "Going on with" if self.run.goes_on else "Grading"
-        self.console.print(f"{verb} {len(self.order.entries)} with seed {seed}")
+        count = len(self.order.entries)
+        told = f"Going on with {count} with seed {seed}" if self.run.goes_on else f"Grading {count} with seed {seed}"
+        self.console.print(told)
         try:
             with _ended_politely(), _progress(self.console, len(self.order.entries)) as show:
 
@@ -270,7 +271,8 @@ def _progress(console: Screen, total: int) -> Iterator[Show]:
     from autograder.reports.terminal import result_line
 
     def line(report: Report, earlier: bool) -> str:
-        return f"{result_line(report)}{'  (from an earlier run)' if earlier else ''}"
+        earlier_run = console.catalogue.say("(from an earlier run)")
+        return f"{result_line(report, console.catalogue)}{f'  {earlier_run}' if earlier else ''}"
 
     if not console.animated:
         yield lambda report, done, total, old: console.print(f"[{done}/{total}] {line(report, old)}", soft_wrap=True)

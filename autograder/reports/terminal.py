@@ -71,12 +71,11 @@ def class_table(reports: Iterable[Report], console: Console, catalogue: Catalogu
     console.print(writer.table(reports, console.width))
     numbers = figures(reports)
     if numbers.mean is not None and numbers.median is not None:
-        of = f"of {points(numbers.max_score)}"
         console.print(
             Text(
                 say(
-                    f"{numbers.graded} graded: mean {numbers.mean:.1f}, median {numbers.median:.1f} {of}; "
-                    f"{numbers.passed_all} passed all"
+                    f"{numbers.graded} graded: mean {numbers.mean:.1f}, median {numbers.median:.1f} "
+                    f"of {points(numbers.max_score)}; {numbers.passed_all} passed all"
                 )
             )
         )
