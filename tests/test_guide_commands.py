@@ -55,6 +55,7 @@ def unknown(line: str) -> str:
     """Return what the command line does not know of a command; empty when it could be typed."""
     words = [word for word in shlex.split(line, comments=True)[1:] if word not in ("&", "|")]
     words = words[: words.index(">")] if ">" in words else words
+    words = words[2:] if words[:1] == ["--language"] else words  # the one option that stands before a command
     command: Any = typer.main.get_command(app)
     try:
         while hasattr(command, "get_command") and words and not words[0].startswith("-"):

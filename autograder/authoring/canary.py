@@ -12,6 +12,7 @@ KINDS = (
     ".ipynb",
     ".toml",
     ".md",
+    ".po",
     ".txt",
     ".json",
     ".safetensors",

@@ -38,7 +38,7 @@ MAX_BYTES = 5_000_000
 #: Time of every member of the zip; the earliest that the format knows.
 _TIME = (1980, 1, 1, 0, 0, 0)
 #: Of the package: what a kit goes without.
-_LEFT_OUT = ("authoring", "_solutions", "_exercises", "_sealed", "oracle/misconceptions.toml")
+_LEFT_OUT = ("authoring", "_solutions", "_exercises", "_sealed", "oracle/misconceptions.toml", "catalogue/messages.pot")
 #: Of the package: the formulas of the bank of mistakes.
 _FORMULAS = "oracle/variants"
 #: Of the guide: what is for instructors.

@@ -56,11 +56,11 @@ def pattern_evidence(weights: Tensor, head: int) -> Evidence:
     rows = weights[head].clamp(min=0.0)
     sums = rows.sum(-1)
     low, high = float(sums.min()), float(sums.max())
-    told = (
-        "each row adds up to 1"
-        if max(abs(low - 1), abs(high - 1)) < SLACK
-        else (f"rows add up to {low:.2f}" + ("" if high - low < SLACK else f" to {high:.2f}") + ", not to 1")
-    )
+    told = "each row adds up to 1"
+    if max(abs(low - 1), abs(high - 1)) >= SLACK:
+        told = f"rows add up to {low:.2f}, not to 1"
+        if high - low >= SLACK:
+            told = f"rows add up to {low:.2f} to {high:.2f}, not to 1"
     return Evidence(
         "matrix",
         f"Attention weights of head {head}: {told}",

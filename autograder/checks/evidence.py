@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from autograder.catalogue import word
 from autograder.verdict import Evidence
 
 #: Largest allowed |actual - expected| over the largest |expected| of a tensor, for float32 results against the float64
@@ -70,14 +71,14 @@ def describe_difference(difference: Difference, axes: Sequence[str]) -> tuple[st
     pattern = _pattern(wrong, axes)
     rows = [
         ["largest difference", f"{abs(a - e):.4g}"],
-        ["at", spot],
+        [word("at"), spot],
         ["yours", f"{a:.6g}"],
         ["expected", f"{e:.6g}"],
         ["values that differ", _percent(share)],
         [MARGIN, f"{difference.ratio:.3g}"],
     ]
     if pattern:
-        rows.append(["pattern", pattern])
+        rows.append([word("pattern"), pattern])
     return sentence + (f"; {pattern}" if pattern else ""), Evidence("numbers", "Where it differs", {"rows": rows})
 
 
@@ -96,7 +97,7 @@ def _worst(difference: Difference) -> tuple[int, ...]:
 
 
 def _percent(share: float) -> str:
-    return "all" if share == 1.0 else f"{100 * share:.0f} %" if share >= 0.01 else f"{100 * share:.2g} %"
+    return word("all") if share == 1.0 else f"{100 * share:.0f} %" if share >= 0.01 else f"{100 * share:.2g} %"
 
 
 def _pattern(wrong: Tensor, axes: Sequence[str]) -> str:

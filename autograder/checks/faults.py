@@ -96,7 +96,8 @@ def import_outcome(fault: Fault, file: str) -> Outcome:
         )
     if outcome.verdict is Verdict.OUT_OF_MEMORY:
         return Outcome(outcome.verdict, f"{file} runs out of memory when it is imported.", outcome.look_at)
-    message = outcome.message.replace("import raises", f"{file} does not load: it raises", 1)
+    raised = outcome.message.removeprefix("import raises ")
+    message = outcome.message if raised == outcome.message else f"{file} does not load: it raises {raised}"
     return Outcome(outcome.verdict, message, _import_advice(fault), outcome.evidence)
 
 

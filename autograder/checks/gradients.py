@@ -174,7 +174,7 @@ def compare_gradients(
         mine = answer.gradients.get(name)
         size = float(reference.abs().max())
         if mine is None:
-            bad.append((name, "has no gradient"))
+            bad.append((name, f"{_label(name)} has no gradient"))
             rows.append([name, "none", f"{size:.4g}"])
             continue
         mine_size = float(mine.double().abs().max()) if mine.numel() else 0.0
@@ -182,13 +182,12 @@ def compare_gradients(
         difference = compare(mine, reference, GRADIENT_TOLERANCE)
         worst = max(worst, difference.ratio if size > 1e-9 else 0.0)
         if mine_size == 0.0 and size > 1e-9:
-            bad.append((name, "gets a gradient of zero"))
+            bad.append((name, f"{_label(name)} gets a gradient of zero"))
         elif output_right and not difference.ok:
-            bad.append((name, "gets a wrong gradient"))
+            bad.append((name, f"{_label(name)} gets a wrong gradient"))
     if not bad:
         return passed(evidence=[margin(worst)] if output_right else [])
-    name, what = bad[0]
-    label = "the input" if name.startswith("input.") else name
+    _, what = bad[0]
     others = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
     known, found, meaning = None, "", ""
     if output_right:
@@ -196,13 +195,17 @@ def compare_gradients(
         width = specimen.sizes.config["n_embd"]
         found, meaning = pattern(answer.gradients, expected, [name for name, _ in bad], width)
     return failed(
-        f"{known.sentence} It shows in the gradients: {label} {what}{others}."
+        f"{known.sentence} It shows in the gradients: {what}{others}."
         if known
-        else f"{label} {what}{others}: {found or 'training would not move what it should'}.",
+        else f"{what}{others}: {found or 'training would not move what it should'}.",
         known.look_at if known else f"{CUTS} {meaning}".rstrip(),
         [table("Largest gradient", ["tensor", "yours", "expected"], rows), margin(worst)],
         usable=True,
     )
+
+
+def _label(name: str) -> str:
+    return "the input" if name.startswith("input.") else name
 
 
 def _tied_all_the_same(exam: Exam, specimen: Specimen) -> set[str]:

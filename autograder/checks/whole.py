@@ -51,8 +51,9 @@ def the_whole_model_is_right(exam: Exam, part: Part) -> Outcome:
     if model.total != expected:
         return failed(
             f"The whole model has {model.total:,} parameters; {expected:,} are expected.",
-            "Each block has an attention, an MLP and norms of its own: nothing is shared"
-            + (" but the tied table." if exam.track.tables.tied else "."),
+            "Each block has an attention, an MLP and norms of its own: nothing is shared but the tied table."
+            if exam.track.tables.tied
+            else "Each block has an attention, an MLP and norms of its own: nothing is shared.",
         )
     deep, small = deep_sizes(exam)
     return _wrong_together(exam, part, deep) or _wrong_copy(exam, part, small) or passed()
@@ -191,16 +192,17 @@ def assembled(exam: Exam, results: Sequence[PartResult]) -> dict[str, Any]:
         if failure.verdict is Verdict.UNGRADABLE:
             raise
         return {**answer, "right": False, "message": f"It does not run: {failure.message}"}
-    counted = f"{model.total:,} parameters"
+    counted = f"It has {model.total:,} parameters."
     if model.total != expected_count:
-        counted += f" where {expected_count:,} are expected{_first_difference(answer['tensors'])}"
+        first = _first_difference(answer["tensors"])
+        counted = f"It has {model.total:,} parameters where {expected_count:,} are expected{first}."
     if right is None:
         sentence = "It runs; its tensors go by other names, so its numbers were compared part by part."
     elif right:
         sentence = "It gives the right numbers."
     else:
         sentence = "It does not give the right numbers yet."
-    return {**answer, "right": right, "message": f"{sentence} It has {counted}."}
+    return {**answer, "right": right, "message": f"{sentence} {counted}"}
 
 
 def _agrees(exam: Exam, part: Part) -> bool | None:
@@ -236,6 +238,8 @@ def _first_difference(rows: Sequence[Sequence[str]]) -> str:
     if not rows:
         return ""
     name, wanted, mine = rows[0]
-    what = " is missing" if mine == "-" else " is extra" if wanted == "-" else f": {mine}, not {wanted}"
+    what = f"{name}: {mine}, not {wanted}"
+    if "-" in (mine, wanted):
+        what = f"{name} is missing" if mine == "-" else f"{name} is extra"
     more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
-    return f": {name}{what}{more}"
+    return f": {what}{more}"

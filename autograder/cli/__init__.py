@@ -11,6 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from autograder import __version__
+from autograder.catalogue import VARIABLE
 from autograder.cli import (
     build,
     corpus,
@@ -23,11 +24,14 @@ from autograder.cli import (
     poems,
     records,
     release,
+    speaking,
     student,
     training,
+    translating,
     watch,
     writing,
 )
+from autograder.cli.screen import speak
 
 _EPILOG = """\b
 Examples:
@@ -49,6 +53,7 @@ Examples:
 
 app = typer.Typer(
     name="workshop",
+    cls=speaking.Commands,
     epilog=_EPILOG,
     rich_markup_mode=None,  # plain help: brackets stay brackets, and no box characters on any terminal
     pretty_exceptions_enable=False,
@@ -75,6 +80,7 @@ app.command("submit-poem", epilog=poems.SUBMIT_EPILOG)(poems.submit_poem)
 app.command("verify-poem", epilog=poems.VERIFY_EPILOG)(poems.verify_poem)
 app.command("experiment", epilog=experimenting.EPILOG)(experimenting.experiment)
 app.command("build", epilog=build.EPILOG)(build.build)
+app.command("translate", epilog=translating.EPILOG)(translating.translate)
 app.command("generate", epilog=writing.EPILOG)(writing.generate)
 
 
@@ -84,8 +90,23 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _speak(name: str) -> str:
+    speak(name)
+    return name
+
+
 @app.callback()
 def workshop(
+    language: Annotated[
+        str,
+        typer.Option(
+            metavar="CODE",
+            envvar=VARIABLE,
+            callback=_speak,
+            is_eager=True,
+            help="The language to speak: en, de, or a .po file of your own. Never the terminal's.",
+        ),
+    ] = "en",
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
     ] = False,

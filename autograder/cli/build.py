@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from autograder.cli.screen import NOT_RIGHT, USAGE
+from autograder.cli.screen import NOT_RIGHT, USAGE, tell
 from autograder.cli.student import course_named
 from autograder.track import Track
 
@@ -47,7 +47,7 @@ def build(
 
     course = course_named(track)
     if released() is not None:
-        typer.echo("This is a student kit: what it holds was built in the course's checkout.", err=True)
+        tell("This is a student kit: what it holds was built in the course's checkout.", err=True)
         raise typer.Exit(USAGE)
     from autograder.authoring.build import build as write_all
     from autograder.authoring.build import stale
@@ -55,7 +55,7 @@ def build(
 
     top = root or Path(autograder.__file__).resolve().parents[1]
     if missing := [name for name in ("jupytext", "nbformat") if importlib.util.find_spec(name) is None]:
-        typer.echo(f'Error: this needs {" and ".join(missing)}: pip install "gpt-workshop-kit[authoring]"', err=True)
+        tell(f'Error: this needs {" and ".join(missing)}: pip install "gpt-workshop-kit[authoring]"', err=True)
         raise typer.Exit(USAGE)
     if assignment is not None and nbgrader is None:
         raise typer.BadParameter(
@@ -70,18 +70,18 @@ def build(
             return
         changes = stale(top, course) if check else write_all(top, course)
     except AuthoringError as error:
-        typer.echo(f"Error: {error}", err=True)
+        tell(f"Error: {error}", err=True)
         raise typer.Exit(USAGE) from None
     for change in changes:
         kept = f"; what was written there is kept in {change.kept.name}" if change.kept else ""
         word = {"left over": "no source"}.get(change.what, change.what if check else "written")
-        typer.echo(f"{word}: {change.file.relative_to(top)}{kept}")
+        tell(f"{word}: {change.file.relative_to(top)}{kept}")
     left = any(change.what == "left over" for change in changes)
     if check and changes:
-        typer.echo("Run: workshop build" + (" (and remove what has no source)" if left else ""))
+        tell("Run: workshop build" + (" (and remove what has no source)" if left else ""))
         raise typer.Exit(NOT_RIGHT)
     if not changes:
-        typer.echo("Everything in exercises is current.")
+        tell("Everything in exercises is current.")
 
 
 def _write_assignment(root: Path, course: Track, folder: Path, name: str, check: bool) -> None:
@@ -98,20 +98,20 @@ def _write_assignment(root: Path, course: Track, folder: Path, name: str, check:
     changes = stale_assignment(files) if check else write_assignment(files, folder)
     for change in changes:
         kept = f"; the one that was there is now {change.kept}" if change.kept else ""
-        typer.echo(f"{change.what if check else 'written'}: {change.file}{kept}")
+        tell(f"{change.what if check else 'written'}: {change.file}{kept}")
     if shows_hidden_tests(folder):
-        typer.echo(
+        tell(
             f"{folder / 'nbgrader_config.py'} is yours, and lets nbgrader show hidden tests in its feedback. Add:\n"
             'c.GenerateFeedback.preprocessors = ["nbgrader.preprocessors.GetGrades", '
             '"nbgrader.preprocessors.ClearHiddenTests", "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor"]'
         )
     if check and changes:
-        typer.echo(f"Run: workshop build --nbgrader {folder} --assignment {name}")
+        tell(f"Run: workshop build --nbgrader {folder} --assignment {name}")
         raise typer.Exit(NOT_RIGHT)
     if changes:
-        typer.echo(f"Next, in {folder}: nbgrader generate_assignment {name}")
+        tell(f"Next, in {folder}: nbgrader generate_assignment {name}")
     else:
-        typer.echo(f"source/{name}/{notebook_name(course)}.ipynb is current.")
+        tell(f"source/{name}/{notebook_name(course)}.ipynb is current.")
 
 
 def _write_solved(root: Path, course: Track, folder: Path) -> None:
@@ -124,4 +124,4 @@ def _write_solved(root: Path, course: Track, folder: Path) -> None:
         raise AuthoringError(f"{folder} holds {there[0]} already, and may hold somebody's work: name another folder.")
     for name, text in books.items():
         write_text(folder / name, text)
-    typer.echo(f"Written to {folder}: {', '.join(books)}")
+    tell(f"Written to {folder}: {', '.join(books)}")

@@ -14,7 +14,7 @@ import typer
 
 from autograder import __version__
 from autograder.cli.engine import Engine
-from autograder.cli.screen import USAGE, Screen, seed_or_fresh
+from autograder.cli.screen import USAGE, Screen, seed_or_fresh, tell
 from autograder.track import Track
 from autograder.verdict import Report, Verdict
 
@@ -63,7 +63,7 @@ class ClassRun:
         self.changes: list[Change] = []
         self.late: dict[str, Late] | None = {} if order.policy is not None else None
         self.left: Counter[str] = Counter()  # optional part that was handed in, and is not graded -> by how many
-        self.folder = GradesFolder(order.out, list(self.paths))
+        self.folder = GradesFolder(order.out, list(self.paths), console.catalogue)
         try:
             self.folder.prepare()
             self.ledger = Ledger(order.out)
@@ -80,7 +80,7 @@ class ClassRun:
         except FolderError as error:
             raise typer.BadParameter(str(error), param_hint="--out") from error
         except LedgerError as error:
-            typer.echo(f"Error: {error}", err=True)
+            tell(f"Error: {error}", err=True)
             raise typer.Exit(USAGE) from None
 
     def __enter__(self) -> ClassRun:
@@ -95,8 +95,9 @@ class ClassRun:
         Raises NotIsolated and ClusterError.
         """
         seed = self.run.seed
-        verb = "Going on with" if self.run.goes_on else "Grading"
-        self.console.print(f"{verb} {len(self.order.entries)} with seed {seed}")
+        count = len(self.order.entries)
+        told = f"Going on with {count} with seed {seed}" if self.run.goes_on else f"Grading {count} with seed {seed}"
+        self.console.print(told)
         try:
             with _ended_politely(), _progress(self.console, len(self.order.entries)) as show:
 
@@ -201,7 +202,7 @@ class ClassRun:
 
         say = self.console.print
         if table:
-            class_table(self.reports, self.console)
+            class_table(self.reports, self.console, self.console.catalogue)
         self._tell_late()
         if self.left:
             say(self.not_graded())
@@ -270,7 +271,8 @@ def _progress(console: Screen, total: int) -> Iterator[Show]:
     from autograder.reports.terminal import result_line
 
     def line(report: Report, earlier: bool) -> str:
-        return f"{result_line(report)}{'  (from an earlier run)' if earlier else ''}"
+        earlier_run = console.catalogue.say("(from an earlier run)")
+        return f"{result_line(report, console.catalogue)}{f'  {earlier_run}' if earlier else ''}"
 
     if not console.animated:
         yield lambda report, done, total, old: console.print(f"[{done}/{total}] {line(report, old)}", soft_wrap=True)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from autograder.capstone import CORPUS
-from autograder.cli.screen import NOT_RIGHT
+from autograder.cli.screen import NOT_RIGHT, tell
 
 EPILOG = """\b
 Examples:
@@ -44,12 +44,12 @@ def data(
             made = corpus.from_plays(out)
         corpus.save(made, out)
     except CapstoneError as trouble:
-        typer.echo(f"Error: {clean(trouble)}", err=True)
+        tell(f"Error: {clean(trouble)}", err=True)
         raise typer.Exit(NOT_RIGHT) from None
     told = made.provenance
     training, validation = made.split()
-    typer.echo(f"{out / corpus.TEXT}: {told.characters:,} characters, {len(made.vocabulary)} in the vocabulary")
-    typer.echo(f"from {ascii(told.source)[1:-1]}")
-    typer.echo(f"training {len(training):,}, validation {len(validation):,}; sha256 {told.sha256}")
+    tell(f"{out / corpus.TEXT}: {told.characters:,} characters, {len(made.vocabulary)} in the vocabulary")
+    tell(f"from {ascii(told.source)[1:-1]}")
+    tell(f"training {len(training):,}, validation {len(validation):,}; sha256 {told.sha256}")
     if told.canonical:
-        typer.echo("This is the canonical tiny Shakespeare, byte for byte.")
+        tell("This is the canonical tiny Shakespeare, byte for byte.")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autograder.capstone import CORPUS
-from autograder.cli.screen import INTERRUPTED, NOT_RIGHT, OUR_FAULT, USAGE, Screen, fresh_seed, write_plain
+from autograder.cli.screen import INTERRUPTED, NOT_RIGHT, OUR_FAULT, USAGE, Screen, fresh_seed, tell, write_plain
 
 if TYPE_CHECKING:
     from autograder.capstone.corpus import Corpus
@@ -99,10 +99,10 @@ def evaluate(
                 if out is not None:
                     write_standing(one, out / f"{files[called]}.json")
     except CapstoneError as trouble:
-        typer.echo(f"Error: {clean(trouble)}", err=True)
+        tell(f"Error: {clean(trouble)}", err=True)
         raise typer.Exit(NOT_RIGHT) from None
     except KeyboardInterrupt:
-        typer.echo("Interrupted." + (f" What is done is in {out}." if out else ""), err=True)
+        tell("Interrupted." + (f" What is done is in {out}." if out else ""), err=True)
         raise typer.Exit(INTERRUPTED) from None
     if as_json:
         write_plain(json_text({"evaluations": [dataclasses.asdict(one) for one in made]}))
@@ -122,16 +122,17 @@ def leaderboard(
 
     try:
         rows = ranked(read_standing(file) for file in find_standings(evaluations))
-        leaderboard_table(rows, Screen(sys.stdout))
+        screen = Screen(sys.stdout)
+        leaderboard_table(rows, screen, screen.catalogue)
         if html is not None:
             try:
                 html.parent.mkdir(parents=True, exist_ok=True)
-                html.write_text(leaderboard_page(rows, title), encoding="utf-8")
+                html.write_text(leaderboard_page(rows, title, screen.catalogue), encoding="utf-8")
             except OSError as error:
                 raise disk_trouble(str(html), error) from error
-            typer.echo(f"Page: {html}")
+            tell(f"Page: {html}")
     except CapstoneError as trouble:
-        typer.echo(f"Error: {clean(trouble)}", err=True)
+        tell(f"Error: {clean(trouble)}", err=True)
         raise typer.Exit(NOT_RIGHT) from None
 
 
@@ -145,11 +146,11 @@ def isolated_nursery(trusted: bool) -> Nursery:
         holds = trusted or nursery.isolation.isolated
     except ProbeFailure as failure:
         nursery.close()
-        typer.echo(failure.message, err=True)
+        tell(failure.message, err=True)
         raise typer.Exit(OUR_FAULT) from None
     if not holds:
         nursery.close()
-        typer.echo(NO_ISOLATION, err=True)
+        tell(NO_ISOLATION, err=True)
         raise typer.Exit(USAGE)
     return nursery
 
@@ -187,7 +188,7 @@ def _evaluate(
             measured = measure(handed, corpus, track, nursery, seed)
         return standing_of(name, handed, measured, scale, corpus, seed=seed, isolation=nursery.isolation.to_json())
     except OurFault as fault:
-        typer.echo(f"{clean(name)}: not evaluated, and not the model's fault: {clean(fault)}", err=True)
+        tell(f"{clean(name)}: not evaluated, and not the model's fault: {clean(fault)}", err=True)
         return None
     except CapstoneError as trouble:
         return refused_standing(name, chosen, full, str(trouble), seed=seed)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from autograder.capstone import CORPUS
-from autograder.cli.screen import INTERRUPTED, NOT_RIGHT, Screen
+from autograder.cli.screen import INTERRUPTED, NOT_RIGHT, Screen, tell
 
 if TYPE_CHECKING:
     from torch import nn
@@ -84,10 +84,10 @@ def experiment(
             raise disk_trouble(str(folder), error) from error
         _heads_or_runs(name, path, reference, run, text, folder, steps, seed, threads, screen)
     except CapstoneError as trouble:
-        typer.echo(f"Error: {clean(trouble)}", err=True)
+        tell(f"Error: {clean(trouble)}", err=True)
         raise typer.Exit(NOT_RIGHT) from None
     except KeyboardInterrupt:
-        typer.echo("Interrupted: nothing was drawn.", err=True)
+        tell("Interrupted: nothing was drawn.", err=True)
         raise typer.Exit(INTERRUPTED) from None
     screen.print(f"Picture: {folder / name.value}.png; numbers: {folder / 'experiment.json'}", soft_wrap=True)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autograder.cli.screen import NOT_RIGHT, OUR_FAULT, leave_pipe
+from autograder.cli.screen import NOT_RIGHT, OUR_FAULT, leave_pipe, tell
 from autograder.cli.student import course_named
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def gradescope(
         names = file_names(student.report.student for student in graded.students)
         for student, text in texts.items():
             _write(text, folder / on_disk(names[student]) / "results.json", path, "", quiet=True)
-        typer.echo(f"{folder}: {len(texts)} times results.json")
+        tell(f"{folder}: {len(texts)} times results.json")
     _tell(graded)
 
 
@@ -161,7 +161,7 @@ def gradescope_zip(
     try:
         data = autograder_zip(course.name, visibility=when, leaderboard=leaderboard, index_url=index_url)
     except ZipError as error:
-        typer.echo(f"Error: {error}", err=True)
+        tell(f"Error: {error}", err=True)
         raise typer.Exit(OUR_FAULT) from None
     _write(data, out, None, "")
 
@@ -224,10 +224,10 @@ def _write(data: str | bytes, out: Path | None, results: Path | None, name: str,
         place.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(place, raw)
     except OSError as error:
-        typer.echo(f"{place} cannot be written: {error.strerror or error}.", err=True)
+        tell(f"{place} cannot be written: {error.strerror or error}.", err=True)
         raise typer.Exit(NOT_RIGHT) from None
     if not quiet:
-        typer.echo(f"{place}")
+        tell(f"{place}")
 
 
 def _is_a_result(place: Path, results: Path) -> bool:
@@ -243,8 +243,8 @@ def _tell(graded: GradedClass) -> None:
     if graded.others:
         names = ", ".join(clean(name, limit=60) for name in graded.others[:5])
         more = f" and {len(graded.others) - 5} more" if len(graded.others) > 5 else ""
-        typer.echo(f"Left out, for they were not in the latest run: {names}{more}", err=True)
+        tell(f"Left out, for they were not in the latest run: {names}{more}", err=True)
     for student in graded.missing:
-        typer.echo(f"No grade (our fault; not a zero): {clean(student, limit=60)}", err=True)
+        tell(f"No grade (our fault; not a zero): {clean(student, limit=60)}", err=True)
     if graded.missing:
         raise typer.Exit(OUR_FAULT)

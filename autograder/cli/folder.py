@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from autograder.cli.screen import course_or_default
+from autograder.cli.screen import course_or_default, tell
 from autograder.hints import Hints, load_hints
 from autograder.progress import Progress, ProgressError, ProgressFile, holds_work
 from autograder.track import Track
@@ -35,10 +35,10 @@ def read_progress(folder: Path, track: Track) -> Progress:
     try:
         progress = file.read()
     except ProgressError as error:
-        typer.echo(str(error), err=True)
+        tell(str(error), err=True)
         progress = Progress()
     for notice in file.notices:
-        typer.echo(notice, err=True)
+        tell(notice, err=True)
     return progress
 
 
@@ -50,6 +50,6 @@ def note(path: Path, track: Track, change: Callable[[Progress], Progress]) -> No
     try:
         file.update(change)
     except ProgressError as error:
-        typer.echo(str(error), err=True)
+        tell(str(error), err=True)
     for notice in file.notices:
-        typer.echo(notice, err=True)
+        tell(notice, err=True)

@@ -10,7 +10,7 @@ import typer
 
 from autograder.cli.class_run import ClassRun, Order
 from autograder.cli.engine import EngineOption, JobsOption, SchedulerOption, chosen_engine
-from autograder.cli.screen import INTERRUPTED, OUR_FAULT, USAGE, Screen, write_plain
+from autograder.cli.screen import INTERRUPTED, OUR_FAULT, USAGE, Screen, tell, write_plain
 from autograder.cli.student import course_with
 from autograder.track import Track
 
@@ -205,17 +205,17 @@ def _graded(run: ClassRun) -> tuple[bool, str]:
             return True, ""  # nothing is done: what an earlier run wrote stays
         return interrupted, run.write_class(interrupted)
     except NotIsolated as refusal:
-        typer.echo(f"{_done(run)} graded: {refusal}.\n{_HOW_TO_ISOLATE}", err=True)
+        tell(f"{_done(run)} graded: {refusal}.\n{_HOW_TO_ISOLATE}", err=True)
         raise typer.Exit(USAGE) from None
     except NoCluster as error:
-        typer.echo(f"Nothing was graded: {error} Is the address right, and the cluster up?", err=True)
+        tell(f"Nothing was graded: {error} Is the address right, and the cluster up?", err=True)
         raise typer.Exit(USAGE) from None
     except ClusterError as error:
-        typer.echo(f"Error: {error}\n{_done(run)} graded. Give the same command again to go on.", err=True)
+        tell(f"Error: {error}\n{_done(run)} graded. Give the same command again to go on.", err=True)
     except LedgerError as error:
-        typer.echo(f"Error: {error}", err=True)
+        tell(f"Error: {error}", err=True)
     except OSError as error:
-        typer.echo(f"The results could not be written to {run.order.out}: {error.strerror or error}.", err=True)
+        tell(f"The results could not be written to {run.order.out}: {error.strerror or error}.", err=True)
     raise typer.Exit(OUR_FAULT)
 
 

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from autograder.cli.screen import USAGE
+from autograder.cli.screen import USAGE, tell
 from autograder.cli.student import course_named
 
 EPILOG = """\b
@@ -39,7 +39,7 @@ def lab(
     course = course_named(track)
     missing = [name for name in ("jupyterlab", "ipykernel") if importlib.util.find_spec(name) is None]
     if missing:
-        typer.echo(
+        tell(
             f"Error: {' and '.join(missing)} cannot be found by {sys.executable}. "
             'Run: pip install "gpt-workshop-kit[notebook]"',
             err=True,
@@ -48,12 +48,12 @@ def lab(
     try:
         written, there = start_notebooks(course, folder)
     except StubError as error:
-        typer.echo(f"Error: {error}", err=True)
+        tell(f"Error: {error}", err=True)
         raise typer.Exit(USAGE) from None
     if written:
-        typer.echo(f"Written to {folder}: {', '.join(written)}")
+        tell(f"Written to {folder}: {', '.join(written)}")
     if there:
-        typer.echo(f"Left as they are in {folder}: {', '.join(there)}")
+        tell(f"Left as they are in {folder}: {', '.join(there)}")
     first = written[0] if written else there[0]
     command = [
         sys.executable,

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from autograder.cli.folder import folder_named, hints_named, note, read_progress
-from autograder.cli.screen import USAGE, Screen
+from autograder.cli.screen import USAGE, Screen, tell
 from autograder.cli.student import course_named, part_named, track_flag
 from autograder.hints import RUNGS, Hints, Ladder
 from autograder.progress import Progress, holds_work
@@ -59,16 +59,16 @@ def start(
     try:
         written, there = put_stubs(course, folder)
     except StubError as error:
-        typer.echo(f"Error: {error}", err=True)
+        tell(f"Error: {error}", err=True)
         raise typer.Exit(USAGE) from None
     if written:
-        typer.echo(f"Written to {folder}: {', '.join(written)}")
+        tell(f"Written to {folder}: {', '.join(written)}")
     if there:
-        typer.echo(f"Left as they are in {folder}: {', '.join(there)}")
+        tell(f"Left as they are in {folder}: {', '.join(there)}")
     where = (
         "" if folder == Path() else f"cd {shlex.quote(str(folder))}, open {course.parts[0].file} in your editor, and "
     )
-    typer.echo(f"Next: {where}run: workshop watch{track_flag(track)}")
+    tell(f"Next: {where}run: workshop watch{track_flag(track)}")
 
 
 def status(path: Annotated[Path, _PATH] = Path(), track: Annotated[str, _TRACK] = "gpt") -> None:
@@ -79,13 +79,14 @@ def status(path: Annotated[Path, _PATH] = Path(), track: Annotated[str, _TRACK] 
     course, folder = course_named(track), folder_named(path)
     progress = read_progress(folder, course)
     console = Screen(sys.stdout)
-    console.print(progress_table(course, progress, ascii=writes_ascii(console), current=progress.current(course)))
-    console.print(progress_total(course, progress))
+    ascii, current = writes_ascii(console), progress.current(course)
+    console.print(progress_table(course, progress, ascii=ascii, current=current, catalogue=console.catalogue))
+    console.print(progress_total(course, progress, console.catalogue))
     if course.optional:
-        typer.echo(f"* optional, with points of its own: workshop check {' '.join(p.name for p in course.optional)}")
+        tell(f"* optional, with points of its own: workshop check {' '.join(p.name for p in course.optional)}")
     if not progress.parts:
         flag = track_flag(track)
-        typer.echo(f"Nothing was checked here yet. Run: workshop check{flag}, or: workshop watch{flag}")
+        tell(f"Nothing was checked here yet. Run: workshop check{flag}, or: workshop watch{flag}")
 
 
 def hint(
@@ -107,13 +108,13 @@ def hint(
     name = part_named(part, course) if part else progress.current(course)
     ladder, step = _chosen(hints, name, about, rung, progress)
     console = Screen(sys.stdout)
-    console.print(hint_text(ladder, step))
+    console.print(hint_text(ladder, step, console.catalogue))
     again = "workshop hint " + name + (f" --about {about}" if about else "") + track_flag(track)
     if step < len(ladder.rungs):
         console.print(f"More: {again}" + (f" --rung {step + 1}" if rung else ""))
     note(folder, course, lambda before: before.with_hint(name, ladder.topic, step))
     if not holds_work(folder, course):
-        typer.echo(f"(Not noted: {folder.resolve()} holds none of your files. Name yours with --path.)", err=True)
+        tell(f"(Not noted: {folder.resolve()} holds none of your files. Name yours with --path.)", err=True)
 
 
 def reset(
@@ -133,17 +134,17 @@ def reset(
         if file.exists() and not yes:
             question = f"Put the stub of {file} back? What you wrote is kept as {name_for_old(file).name}"
             if not typer.confirm(question):
-                typer.echo("Nothing was changed.")
+                tell("Nothing was changed.")
                 raise typer.Exit(1)
         done = put_back(course, chosen, folder)
     except StubError as error:
-        typer.echo(f"Error: {error}", err=True)
+        tell(f"Error: {error}", err=True)
         raise typer.Exit(USAGE) from None
     if not done.changed:
-        typer.echo(f"{file} is the stub already.")
+        tell(f"{file} is the stub already.")
         return
     note(folder, course, lambda before: before.with_reset(chosen.name))
-    typer.echo(f"{file} is the stub again." + (f" What you wrote is in {done.kept}." if done.kept else ""))
+    tell(f"{file} is the stub again." + (f" What you wrote is in {done.kept}." if done.kept else ""))
 
 
 def _chosen(hints: Hints, part: str, about: str | None, rung: int | None, progress: Progress) -> tuple[Ladder, int]:

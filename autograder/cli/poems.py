@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
 from autograder.cli.evaluating import TrustOption, isolated_nursery
-from autograder.cli.screen import INTERRUPTED, NOT_RIGHT, OUR_FAULT, Screen
+from autograder.cli.screen import INTERRUPTED, NOT_RIGHT, OUR_FAULT, Screen, tell
 
 if TYPE_CHECKING:
     from autograder.sandbox import Nursery
@@ -72,12 +73,12 @@ def submit_poem(
         entry = Entry(title[:MAX_NAME], author[:MAX_NAME], recipe, written.text.encode(), handed.weights_sha256)
         save_entry(entry, handed, out)
     except CapstoneError as trouble:
-        typer.echo(f"Error: {clean(trouble)}", err=True)
+        tell(f"Error: {clean(trouble)}", err=True)
         raise typer.Exit(OUR_FAULT if isinstance(trouble, OurFault) else NOT_RIGHT) from None
     except KeyboardInterrupt:
-        typer.echo("Interrupted: nothing was written.", err=True)
+        tell("Interrupted: nothing was written.", err=True)
         raise typer.Exit(INTERRUPTED) from None
-    screen.print(clean(written.text, multiline=True), soft_wrap=True)
+    screen.print(Text(clean(written.text, multiline=True)), soft_wrap=True)
     screen.print(f"Entry: {out}. Hand in the whole folder. Written by: {recipe.command}", soft_wrap=True)
 
 
@@ -104,7 +105,7 @@ def verify_poem(
                 statuses.append(status)
                 screen.print(f"{clean(folder)}: {clean(said)}", soft_wrap=True)
     except KeyboardInterrupt:
-        typer.echo("Interrupted.", err=True)
+        tell("Interrupted.", err=True)
         raise typer.Exit(INTERRUPTED) from None
     raise typer.Exit(max(statuses, default=0))
 

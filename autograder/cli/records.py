@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autograder.cli.screen import USAGE, Screen
+from autograder.cli.screen import USAGE, Screen, tell
 
 if TYPE_CHECKING:
     from autograder.classroom.changes import Change
@@ -42,7 +42,7 @@ def history(
             current = ledger.current(student)
             known = ledger.students() if not results else []
     except LedgerError as error:
-        typer.echo(f"Error: {error}", err=True)
+        tell(f"Error: {error}", err=True)
         raise typer.Exit(USAGE) from None
     if not results:
         raise typer.BadParameter(_nobody(student, known), param_hint="STUDENT")

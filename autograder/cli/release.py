@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from autograder.cli.screen import OUR_FAULT
+from autograder.cli.screen import OUR_FAULT, tell
 from autograder.cli.student import course_named
 
 EPILOG = """\b
@@ -35,19 +35,19 @@ def release(
     from autograder.oracle.released import released
 
     if released() is not None:
-        typer.echo("This is a student kit itself. Build kits in the course's checkout.", err=True)
+        tell("This is a student kit itself. Build kits in the course's checkout.", err=True)
         raise typer.Exit(OUR_FAULT)
     from autograder.authoring.release import DEFAULT_SEEDS, ReleaseError, release
     from autograder.probe.client import ProbeFailure
 
     try:
-        kit = release(course, out, tuple(dict.fromkeys(seed or DEFAULT_SEEDS)), lambda line: typer.echo(line, err=True))
+        kit = release(course, out, tuple(dict.fromkeys(seed or DEFAULT_SEEDS)), lambda line: tell(line, err=True))
     except ReleaseError as error:
-        typer.echo(f"No kit was built. {error}", err=True)
+        tell(f"No kit was built. {error}", err=True)
         raise typer.Exit(OUR_FAULT) from None
     except ProbeFailure as failure:
-        typer.echo(f"No kit was built: the sandbox failed ({failure.message})", err=True)
+        tell(f"No kit was built: the sandbox failed ({failure.message})", err=True)
         raise typer.Exit(OUR_FAULT) from None
-    typer.echo(f"Version {kit.version}: {kit.files} files, {kit.size / 1e6:.1f} MB packed")
-    typer.echo(f"Folder:  {kit.folder}")
-    typer.echo(f"Archive: {kit.archive}")
+    tell(f"Version {kit.version}: {kit.files} files, {kit.size / 1e6:.1f} MB packed")
+    tell(f"Folder:  {kit.folder}")
+    tell(f"Archive: {kit.archive}")

@@ -7,11 +7,13 @@ import os
 import secrets
 import sys
 from collections.abc import Callable
-from typing import TextIO, TypeVar
+from contextvars import ContextVar
+from typing import Any, TextIO, TypeVar
 
 import typer
 from rich.console import Console
 
+from autograder.catalogue import ENGLISH, Catalogue, CatalogueError, load, of_environment
 from autograder.oracle.released import course_meant, released
 
 T = TypeVar("T")
@@ -29,6 +31,11 @@ class Screen(Console):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a name outside the terminal's encoding must not end the grading
         super().__init__(file=stream, markup=False, highlight=False, emoji=False)
+        self.catalogue = reader()
+
+    def print(self, *objects: Any, **how: Any) -> None:
+        """Print as rich does; sentences are said in the reader's language."""
+        super().print(*(self.catalogue.say(each) if isinstance(each, str) else each for each in objects), **how)
 
     @property
     def animated(self) -> bool:
@@ -39,6 +46,38 @@ class Screen(Console):
         """Drop the rest of the output (`workshop grade ... | head`): the files are still to be written."""
         self.quiet = True
         leave_pipe(self.file)
+
+
+#: The language of the command that runs, in its own context.
+_language: ContextVar[Catalogue | None] = ContextVar("language", default=None)
+
+
+def speak(name: str) -> None:
+    """Speak this language from here on. A usage error where there is none of that name."""
+    try:
+        _language.set(load(name))
+    except CatalogueError as error:
+        _language.set(ENGLISH)
+        raise typer.BadParameter(str(error)) from None
+
+
+def reader() -> Catalogue:
+    """Return the language of whoever sees the output: --language, else $WORKSHOP_LANG, else English.
+
+    A usage error where there is no such language.
+    """
+    chosen = _language.get()
+    if chosen is not None:
+        return chosen
+    try:
+        return of_environment()
+    except CatalogueError as error:
+        raise typer.BadParameter(str(error), param_hint="WORKSHOP_LANG") from None
+
+
+def tell(message: str, *, err: bool = False) -> None:
+    """Write a sentence for people, in their language."""
+    typer.echo(reader().say(message), err=err)
 
 
 def leave_pipe(stream: object) -> None:
@@ -74,7 +113,7 @@ def _unless_damaged(read: Callable[[], T]) -> T:
     try:
         return read()
     except ValueError as error:
-        typer.echo(str(error), err=True)
+        tell(str(error), err=True)
         raise typer.Exit(OUR_FAULT) from None
 
 

@@ -20,6 +20,7 @@ from autograder.cli.screen import (
     Screen,
     course_or_default,
     seed_or_fresh,
+    tell,
     write_plain,
 )
 from autograder.track import Track, load_track
@@ -63,7 +64,7 @@ def check(
     try:
         report = _grade(path, course, drawn, asked)
     except KeyboardInterrupt:
-        typer.echo("Interrupted.", err=True)
+        tell("Interrupted.", err=True)
         raise typer.Exit(INTERRUPTED) from None
     if progress:
         note(path, course, lambda before: before.with_report(report))
@@ -76,7 +77,8 @@ def check(
 
         command = "workshop check" if path == Path() else f"workshop check --path {shlex.quote(str(path))}"
         command += track_flag(track)
-        student_report(report, Screen(sys.stdout), verbose, only=asked or None, command=command)
+        screen = Screen(sys.stdout)
+        student_report(report, screen, verbose, only=asked or None, command=command, catalogue=screen.catalogue)
     raise typer.Exit(status(report, asked))
 
 

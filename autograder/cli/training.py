@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from autograder.capstone import CORPUS
-from autograder.cli.screen import INTERRUPTED, NOT_RIGHT, Screen
+from autograder.cli.screen import INTERRUPTED, NOT_RIGHT, Screen, tell
 
 if TYPE_CHECKING:
     from autograder.capstone.run import Order
@@ -106,10 +106,10 @@ def train(
             screen.quiet = not processes.first
             status = _train(order, processes, screen, asked, samples=samples)
     except CapstoneError as trouble:
-        typer.echo(f"Error: {clean(trouble)}", err=True)
+        tell(f"Error: {clean(trouble)}", err=True)
         raise typer.Exit(NOT_RIGHT) from None
     except KeyboardInterrupt:
-        typer.echo("Interrupted. What was kept last stays: add --resume to go on.", err=True)
+        tell("Interrupted. What was kept last stays: add --resume to go on.", err=True)
         raise typer.Exit(INTERRUPTED) from None
     raise typer.Exit(status)
 

@@ -6,6 +6,8 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from rich.text import Text
+
 from autograder.cli.screen import Screen
 
 if TYPE_CHECKING:
@@ -59,7 +61,7 @@ class TrainingScreen:
         self._screen.print(f"step {step}{of}  validation {loss:.4f}{training}  {seconds:.0f} s{better}", soft_wrap=True)
         if self._samples:
             for line in self._sample(model).split("\n"):
-                self._screen.print(f"    {line}", soft_wrap=True)
+                self._screen.print(Text(f"    {line}"), soft_wrap=True)
 
     def _sample(self, model: nn.Module) -> str:
         import torch

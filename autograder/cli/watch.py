@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from autograder.cli.folder import folder_named, hints_named
-from autograder.cli.screen import INTERRUPTED, Screen, seed_or_fresh
+from autograder.cli.screen import INTERRUPTED, Screen, seed_or_fresh, tell
 from autograder.cli.student import course_named, part_named, track_flag
 
 EPILOG = """\b
@@ -42,8 +43,19 @@ def watch(
     from autograder.watch import watch_folder
 
     try:
-        progress = watch_folder(folder, course, hints, seed=drawn, part=begin, source=sys.stdin, console=console)
+        progress = watch_folder(
+            folder,
+            course,
+            hints,
+            seed=drawn,
+            part=begin,
+            source=sys.stdin,
+            console=console,
+            catalogue=console.catalogue,
+        )
     except KeyboardInterrupt:
-        typer.echo("Interrupted.", err=True)
+        tell("Interrupted.", err=True)
         raise typer.Exit(INTERRUPTED) from None
-    console.print(f"{progress_total(course, progress)}. See it again: workshop status{track_flag(track)}")
+    total = progress_total(course, progress, console.catalogue)
+    again = console.catalogue.say(f"See it again: workshop status{track_flag(track)}")
+    console.print(Text(f"{total}. {again}"), soft_wrap=True)

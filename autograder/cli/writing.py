@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autograder.cli.screen import INTERRUPTED, NOT_RIGHT, fresh_seed, write_plain
+from autograder.cli.screen import INTERRUPTED, NOT_RIGHT, fresh_seed, tell, write_plain
 
 if TYPE_CHECKING:
     from autograder.capstone.checkpoint import Checkpoint
@@ -51,13 +51,13 @@ def generate(
     try:
         _write(checkpoint, prompt or "\n", tokens, temperature, top_k, number, path, reference, device)
     except CapstoneError as trouble:
-        typer.echo(f"Error: {clean(trouble)}", err=True)
+        tell(f"Error: {clean(trouble)}", err=True)
         raise typer.Exit(NOT_RIGHT) from None
     except KeyboardInterrupt:
-        typer.echo("\nInterrupted.", err=True)
+        tell("\nInterrupted.", err=True)
         raise typer.Exit(INTERRUPTED) from None
     if temperature > 0 and seed is None:
-        typer.echo(f"seed {number} (again with --seed {number})", err=True)
+        tell(f"seed {number} (again with --seed {number})", err=True)
 
 
 def _write(

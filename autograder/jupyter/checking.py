@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from autograder.hints import Hints, Ladder, load_hints
 from autograder.jupyter.cells import history
 from autograder.jupyter.gathering import Gathered, gather
-from autograder.jupyter.showing import can_press, hint_button, show
+from autograder.jupyter.showing import can_press, hint_button, note, reader, show
 from autograder.progress import Progress, ProgressError, ProgressFile, holds_work
 from autograder.reports.notebook import hint_html, hint_plain, note_html, report_html, report_text
 from autograder.track import Track, load_track
@@ -34,7 +34,7 @@ def check(*things: type | str, track: str = "gpt", seed: int | None = None) -> N
     for thing in things:
         name, problem = part_of(thing, course)
         if problem:
-            show(note_html(problem), problem)
+            note(problem)
             return
         asked.append(name)
     gathered = gather(course, history(), folder)
@@ -43,12 +43,12 @@ def check(*things: type | str, track: str = "gpt", seed: int | None = None) -> N
     if missing and (asked or len(missing) == len(wanted)):
         sentence = f"There is no {' and no '.join(missing)} here yet: run the cell that defines it, then check again."
         problem = " ".join([*gathered.notices, sentence])
-        show(note_html(problem), problem)
+        note(problem)
         return
     try:
         report = grade_gathered(gathered, course, secrets.randbits(31) if seed is None else seed, asked)
     except KeyboardInterrupt:
-        show(note_html("Interrupted: nothing was graded."), "Interrupted: nothing was graded.")
+        note("Interrupted: nothing was graded.")
         return
     show_report(report, gathered, course, folder, asked)
 
@@ -59,13 +59,14 @@ def hint(thing: type | str | None = None, track: str = "gpt") -> None:
     progress, _ = _progress(folder, course)
     name, problem = part_of(thing, course) if thing is not None else (progress.current(course), "")
     if problem:
-        show(note_html(problem), problem)
+        note(problem)
         return
     ladder, rung = _next(load_hints(track), course, folder, name)
     if ladder is None:
-        show(note_html(f"The course has no hints for {name}."), f"The course has no hints for {name}.")
+        note(f"The course has no hints for {name}.")
     else:
-        show(hint_html(ladder, rung), hint_plain(ladder, rung))
+        language = reader()
+        show(hint_html(ladder, rung, language), hint_plain(ladder, rung, language))
 
 
 def part_of(thing: object, track: Track) -> tuple[str, str]:
@@ -117,9 +118,12 @@ def show_report(report: Report, gathered: Gathered, track: Track, folder: Path, 
     known = [(part.title, track.part(part.name).names) for part in parts]
     found_in = [(title, gathered.places[name]) for title, names in known for name in names if name in gathered.places]
     sources = ", ".join(f"{title} from {place}" for title, place in dict(found_in).items())
-    html = report_html(report, parts, track, progress, hints=() if press else found, sources=sources)
-    text = "\n".join([report_text(report, parts, track, progress), *gathered.notices, *notices])
-    for notice in (*gathered.notices, *notices):
+    language = reader()
+    shown = () if press else found
+    html = report_html(report, parts, track, progress, hints=shown, sources=sources, catalogue=language)
+    told = [language.say(notice) for notice in (*gathered.notices, *notices)]
+    text = "\n".join([report_text(report, parts, track, progress, language), *told])
+    for notice in told:
         html += note_html(notice)
     show(html, text)
     if press:
@@ -129,7 +133,7 @@ def show_report(report: Report, gathered: Gathered, track: Track, folder: Path, 
 
 def _pressed(hints: Hints, track: Track, folder: Path, name: str) -> str:
     ladder, rung = _next(hints, track, folder, name)
-    return "" if ladder is None else hint_html(ladder, rung)
+    return "" if ladder is None else hint_html(ladder, rung, reader())
 
 
 def _next(hints: Hints, track: Track, folder: Path, name: str) -> tuple[Ladder | None, int]:

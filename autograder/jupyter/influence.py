@@ -12,8 +12,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from autograder.jupyter.checking import part_of
-from autograder.jupyter.showing import show
-from autograder.reports.notebook import exhibit_html, exhibit_text, note_html
+from autograder.jupyter.showing import note, reader, show
+from autograder.reports.notebook import exhibit_html, exhibit_text
 from autograder.track import Part, Track, load_track
 from autograder.verdict import Evidence
 
@@ -34,20 +34,20 @@ def picture(thing: type, track: str = "gpt") -> None:
     if not problem and not isinstance(thing, type):
         problem = f"picture takes the class itself: picture({course.part(name).class_name})."
     if problem:
-        show(note_html(problem), problem)
+        note(problem)
         return
     try:
         part = course.part(name)
         items = [_sizes(course, thing)] if part.role == "config" else _pictures(course, thing, part)
     except NotImplementedError:
         text = f"Nothing to draw yet: {thing.__name__} is still to be written."
-        show(note_html(text), text)
+        note(text)
     except Exception as error:  # the student's own code, in the student's own kernel
         text = f"Nothing to draw: {type(error).__name__}: {error}. `check({thing.__name__})` says more."
-        show(note_html(text), text)
+        note(text)
     else:
         for item in items:
-            show(exhibit_html(item), exhibit_text(item))
+            show(exhibit_html(item, reader()), exhibit_text(item, reader()))
 
 
 def _pictures(track: Track, cls: type, part: Part) -> list[Evidence]:

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from autograder.jupyter.cells import history
 from autograder.jupyter.checking import grade_gathered, part_of, show_report
 from autograder.jupyter.gathering import gather
-from autograder.jupyter.showing import show
-from autograder.reports.notebook import note_html
+from autograder.jupyter.showing import note
 from autograder.track import load_track
 from autograder.verdict import Verdict
 
@@ -45,7 +44,7 @@ def score(thing: type | str, track: str = "gpt") -> float:
             gathered = gather(course, history(), Path.cwd())
             if not any(name in gathered.places for name in part.names):
                 sentence = " ".join([*gathered.notices, f"There is no {part.title} here: 0 points."])
-                show(note_html(sentence), sentence)
+                note(sentence)
                 return 0.0
             # Whether the whole is right can only be said beside its parts: the last part is graded with all of them.
             beside = [] if part is course.parts[-1] else [name]
@@ -80,5 +79,5 @@ def _not_graded(reason: str) -> float:
             stream.write(f"Not graded, for no fault of the student: {reason}\n")
             stream.flush()
         os._exit(1)
-    show(note_html(reason), reason)
+    note(reason)
     return 0.0

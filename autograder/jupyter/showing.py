@@ -6,7 +6,11 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable
+from functools import cache
 from typing import Any
+
+from autograder.catalogue import ENGLISH, VARIABLE, Catalogue, CatalogueError, load
+from autograder.reports.notebook import note_html
 
 
 def show(html: str, text: str) -> None:
@@ -17,6 +21,26 @@ def show(html: str, text: str) -> None:
         display({"text/html": html, "text/plain": text}, raw=True)
     else:
         print(text)
+
+
+def note(sentence: str) -> None:
+    """Show one sentence, in the reader's language."""
+    language = reader()
+    show(note_html(sentence, language), language.say(sentence))
+
+
+@cache
+def _named(language: str) -> Catalogue:
+    try:
+        return load(language)
+    except CatalogueError as error:
+        print(error)
+        return ENGLISH
+
+
+def reader() -> Catalogue:
+    """Return the language of this notebook's reader: what WORKSHOP_LANG names, else English."""
+    return _named(os.environ.get(VARIABLE, ""))
 
 
 class Place:
@@ -55,12 +79,14 @@ def hint_button(name: str, next_hint: Callable[[], str]) -> None:
     from IPython.display import display
 
     as_wide_as_its_words = ipywidgets.Layout(width="max-content")
-    button = ipywidgets.Button(description=f"Hint for {name}", icon="lightbulb-o", layout=as_wide_as_its_words)
+    button = ipywidgets.Button(
+        description=reader().say(f"Hint for {name}"), icon="lightbulb-o", layout=as_wide_as_its_words
+    )
     place = ipywidgets.HTML()
 
     def press(_: Any) -> None:
         place.value = next_hint()
-        button.description = f"More about {name}"
+        button.description = reader().say(f"More about {name}")
 
     button.on_click(press)
     display(ipywidgets.VBox([button, place]))

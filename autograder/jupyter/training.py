@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from autograder.jupyter.cells import history
 from autograder.jupyter.curve import loss_svg
 from autograder.jupyter.gathering import gather
-from autograder.jupyter.showing import Place, show
-from autograder.reports.notebook import note_html
+from autograder.jupyter.showing import Place, note, show
 from autograder.reports.plain import clean
 from autograder.track import load_track
 
@@ -85,11 +84,11 @@ def train(
         live = LivePlot(place, said, chosen.steps, prepared.corpus.vocabulary, chosen.block_size, seed)
         outcome = prepared.trainer.run(live)
     except CapstoneError as trouble:
-        show(note_html(str(trouble)), str(trouble))
+        note(str(trouble))
         return
     except KeyboardInterrupt:
         sentence = "Interrupted. What was kept last stays: train(resume=True) goes on."
-        show(note_html(sentence), sentence)
+        note(sentence)
         return
     ended = "Stopped early: validation got no better." if outcome.reason == "stopped early" else "Finished."
     said.append(
@@ -133,7 +132,7 @@ def generate(
         )
         text = clean(how.prompt.lstrip("\n") + vocabulary.decode(drawn), multiline=True)
     except CapstoneError as trouble:
-        show(note_html(str(trouble)), str(trouble))
+        note(str(trouble))
         return
     show(f"<pre>{escape(text)}</pre>", text)
 

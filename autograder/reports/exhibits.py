@@ -7,6 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from autograder.catalogue import ENGLISH, Catalogue
 from autograder.reports.bars import Bars, read_bars
 from autograder.reports.matrix import Cell, Matrix, read_matrix
 from autograder.reports.plain import clean, number
@@ -22,24 +23,25 @@ _SHADES = "░▒▓█"
 _ASCII_SHADES = ":+#@"
 
 
-def exhibit(item: Evidence, ascii_only: bool) -> RenderableType:
-    """Return the exhibit as it is printed; its title first."""
+def exhibit(item: Evidence, ascii_only: bool, catalogue: Catalogue = ENGLISH) -> RenderableType:
+    """Return the exhibit as it is printed; its title first. The words that are ours are said in `catalogue`'s language;
+    the exhibit itself is translated with its report."""
     title = Text(clean(item.title), style="dim")
     if item.kind == "matrix":
-        return Group(title, matrix_text(read_matrix(item.data), ascii_only))
+        return Group(title, matrix_text(read_matrix(item.data), ascii_only, catalogue))
     if item.kind == "bars":
         return Group(title, bars_text(read_bars(item.data), ascii_only))
     if item.kind == "numbers":
         return Group(title, _numbers(item))
     if item.kind == "table":
-        return Group(title, _table(item, ascii_only))
+        return Group(title, _table(item, ascii_only, catalogue))
     if item.kind == "code":
-        where = f"{clean(item.data['file'], limit=80)}, line {number(item.data['line'])}"
-        return Group(Text.assemble(title, (f"  {where}", "dim")), _lines(item.data["text"], "> "))
-    return Group(title, _lines(item.data["text"], "  "))
+        where = catalogue.say(f"{clean(item.data['file'], limit=80)}, line {number(item.data['line'])}")
+        return Group(Text.assemble(title, (f"  {where}", "dim")), _lines(item.data["text"], "> ", catalogue))
+    return Group(title, _lines(item.data["text"], "  ", catalogue))
 
 
-def matrix_text(matrix: Matrix, ascii_only: bool) -> Text:
+def matrix_text(matrix: Matrix, ascii_only: bool, catalogue: Catalogue = ENGLISH) -> Text:
     """Return the matrix as text: shades for influence, `!` beside each cell that must be empty and is not."""
     shades = _ASCII_SHADES if ascii_only else _SHADES
     out = Text(no_wrap=True)
@@ -52,13 +54,14 @@ def matrix_text(matrix: Matrix, ascii_only: bool) -> Text:
         for cell in row[:_WIDEST]:
             out.append(_cell(cell, shades), style="bold red" if cell.leak else "")
         out.append("\n")
-    out.append(
-        f"    rows: {clean(matrix.row_label, limit=40)}; {shades[-1] * 2} strong, {shades[0] * 2} weak influence\n"
-    )
+    rows = f"rows: {clean(matrix.row_label, limit=40)}; {shades[-1] * 2} strong, {shades[0] * 2} weak influence"
+    out.append(f"    {catalogue.say(rows)}\n")
     if matrix.has_empty_region:
         leaks = len(matrix.leaks)
-        verdict = f"{leaks} are not, marked !{shades[-1]}" if leaks else "it is"
-        out.append(f"    above the diagonal (dots) it must be empty: {verdict}")
+        told = "above the diagonal (dots) it must be empty: it is"
+        if leaks:
+            told = f"above the diagonal (dots) it must be empty: {leaks} are not, marked !{shades[-1]}"
+        out.append(f"    {catalogue.say(told)}")
     return out
 
 
@@ -88,7 +91,7 @@ def _numbers(item: Evidence) -> Table:
     return table
 
 
-def _table(item: Evidence, ascii_only: bool) -> Table:
+def _table(item: Evidence, ascii_only: bool, catalogue: Catalogue) -> Table:
     rows = item.data["rows"]
     table = Table(box=None if ascii_only else box.SIMPLE_HEAD, pad_edge=False)
     for name in item.data["columns"]:
@@ -96,11 +99,12 @@ def _table(item: Evidence, ascii_only: bool) -> Table:
     for row in rows[:_ROWS]:
         table.add_row(*[Text(number(cell)) for cell in row])
     if len(rows) > _ROWS:
-        table.add_row(Text(f"and {len(rows) - _ROWS} more rows"))
+        table.add_row(Text(catalogue.say(f"and {len(rows) - _ROWS} more rows")))
     return table
 
 
-def _lines(text: object, prefix: str) -> Text:
+def _lines(text: object, prefix: str, catalogue: Catalogue) -> Text:
     lines = clean(text, multiline=True).rstrip().split("\n")
-    shown = lines[:_ROWS] + ([f"... {len(lines) - _ROWS} more lines"] if len(lines) > _ROWS else [])
+    more = [catalogue.say(f"... {len(lines) - _ROWS} more lines")] if len(lines) > _ROWS else []
+    shown = lines[:_ROWS] + more
     return Text("\n".join(prefix + line for line in shown))

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from autograder.catalogue import ENGLISH, Catalogue
 from autograder.classroom.late import Late
 from autograder.reports.html import ClassMeta, class_page_pieces, student_page
 from autograder.reports.tables import class_csv, class_json, file_names, json_text, student_json
@@ -68,6 +69,7 @@ class GradesFolder:
 
     path: Path
     students: Iterable[str]
+    catalogue: Catalogue = ENGLISH  # the language of the pages; the data is in English
     names: dict[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -96,7 +98,7 @@ class GradesFolder:
         if report.verdict is Verdict.UNGRADABLE and page.exists() and _holds_a_grade(data):
             return False
         write_atomic(data, json_text(student_json(report, late)))
-        write_atomic(page, student_page(report, late))
+        write_atomic(page, student_page(report, late, self.catalogue))
         return True
 
     def write_class(self, reports: Iterable[Report], meta: ClassMeta, late: Mapping[str, Late] | None = None) -> str:
@@ -113,7 +115,7 @@ class GradesFolder:
         text = json_text(data)
         write_atomic(self.path / "class.json", text)
         write_atomic(self.path / "class.csv", class_csv(reports, meta.parts or None, late))
-        write_atomic(self.path / "class.html", class_page_pieces(reports, meta, self.names, late))
+        write_atomic(self.path / "class.html", class_page_pieces(reports, meta, self.names, late, self.catalogue))
         return text
 
 

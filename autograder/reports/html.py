@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -14,13 +14,16 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from autograder.catalogue import ENGLISH, Catalogue
+from autograder.catalogue.pages import translated
 from autograder.classroom.late import Late
-from autograder.reports.bars import read_bars
-from autograder.reports.marks import MARKS, isolation_sentence, worth_showing
-from autograder.reports.matrix import read_matrix
+from autograder.reports.bars import Bars, read_bars
+from autograder.reports.marks import isolation_sentence, worth_showing
+from autograder.reports.matrix import Matrix, read_matrix
 from autograder.reports.plain import clean, number, points
 from autograder.reports.summary import diagnoses, figures, first_to_do, grid, part_sentence
 from autograder.reports.tables import file_names, in_order, part_names
+from autograder.reports.translated import in_language, marks_in_language
 from autograder.verdict import Report, Verdict
 
 
@@ -38,16 +41,17 @@ class ClassMeta:
     note: str = ""  # a sentence about the run as a whole
 
 
-def student_page(report: Report, late: Late | None = None) -> str:
+def student_page(report: Report, late: Late | None = None, catalogue: Catalogue = ENGLISH) -> str:
     """Return the page of one student, as it is written to students/<id>.html."""
+    report = in_language(report, catalogue)
     return (
-        environment()
+        environment(catalogue)
         .get_template("student.html")
         .render(
             report=report,
             late=late,
             next_part=first_to_do(report),
-            isolation=isolation_sentence(report.isolation),
+            isolation=catalogue.say(isolation_sentence(report.isolation)),
             isolated=bool(report.isolation.get("isolated")),
             graded=report.verdict is not Verdict.UNGRADABLE,
         )
@@ -59,9 +63,10 @@ def class_page(
     meta: ClassMeta,
     names: Mapping[str, str] | None = None,
     late: Mapping[str, Late] | None = None,
+    catalogue: Catalogue = ENGLISH,
 ) -> str:
     """Return the page of the class. `names` are the students' file names, for the links; `late` the late marks."""
-    return "".join(class_page_pieces(reports, meta, names, late))
+    return "".join(class_page_pieces(reports, meta, names, late, catalogue))
 
 
 def class_page_pieces(
@@ -69,17 +74,18 @@ def class_page_pieces(
     meta: ClassMeta,
     names: Mapping[str, str] | None = None,
     late: Mapping[str, Late] | None = None,
+    catalogue: Catalogue = ENGLISH,
 ) -> Iterator[str]:
     """Return the page of the class piece by piece: of a thousand students it is too large to be held twice."""
-    reports = in_order(reports)
+    reports = [in_language(report, catalogue) for report in in_order(reports)]
     names = names or file_names(report.student for report in reports)
     counts = {verdict: sum(report.verdict is verdict for report in reports) for verdict in Verdict}
     return (
-        environment()
+        environment(catalogue)
         .get_template("class.html")
         .generate(
             reports=reports,
-            meta=meta,
+            meta=replace(meta, note=catalogue.say(meta.note)),
             late=late,
             parts=list(meta.parts) or part_names(reports),
             titles={part.name: part.title for report in reports for part in report.parts.values()},
@@ -88,17 +94,20 @@ def class_page_pieces(
             grid=grid(reports),
             diagnoses=diagnoses(reports),
             links={student: f"students/{quote(name, safe='')}.html" for student, name in names.items()},
-            isolation=isolation_sentence(meta.isolation),
+            isolation=catalogue.say(isolation_sentence(meta.isolation)),
             isolated=bool(meta.isolation.get("isolated")),
         )
     )
 
 
 @cache
-def environment() -> Environment:
-    """Return the template environment: autoescape everywhere, and each printed value is cleaned of hostile text."""
+def environment(catalogue: Catalogue = ENGLISH) -> Environment:
+    """Return the template environment: autoescape everywhere, and each printed value is cleaned of hostile text.
+
+    The text of the templates is in the language of `catalogue` before they are compiled.
+    """
     environment = Environment(
-        loader=PackageLoader("autograder.reports"),
+        loader=_Templates(catalogue),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -110,15 +119,34 @@ def environment() -> Environment:
         style=Markup(asset("style.css")),
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        marks=MARKS,
+        language=catalogue.language,
+        marks=marks_in_language(catalogue),
         Verdict=Verdict,
         part_sentence=part_sentence,
         read_matrix=read_matrix,
         read_bars=read_bars,
+        in_words=lambda picture: catalogue.say(_words_of(picture)),
     )
     environment.tests["worth_showing"] = worth_showing
     environment.filters.update(number=number, points=points, lines=_lines, short=_short, name=_name, percent=_percent)
     return environment
+
+
+class _Templates(PackageLoader):
+    """Our templates in one language."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        super().__init__("autograder.reports")
+        self._catalogue = catalogue
+
+    def get_source(self, environment: Environment, template: str) -> Any:
+        source, name, current = super().get_source(environment, template)
+        catalogue = self._catalogue
+        return translated(source, lambda text: catalogue.exact.get(text, text)) if catalogue else source, name, current
+
+
+def _words_of(picture: Matrix | Bars) -> str:
+    return picture.in_words()
 
 
 def _finalize(value: Any) -> Any:

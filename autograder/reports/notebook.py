@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 from rich.console import Console, RenderableType
 
+from autograder.catalogue import ENGLISH, Catalogue
 from autograder.hints import RUNGS, Ladder
 from autograder.progress import Progress
 from autograder.reports.exhibits import exhibit
@@ -16,6 +17,12 @@ from autograder.reports.marks import isolation_sentence
 from autograder.reports.plain import clean
 from autograder.reports.progress import hint_text, progress_total
 from autograder.reports.terminal import part_report
+from autograder.reports.translated import (
+    exhibit_in_language,
+    in_language,
+    ladder_in_language,
+    part_in_language,
+)
 from autograder.track import Track
 from autograder.verdict import Evidence, PartResult, Report, Verdict
 
@@ -31,23 +38,28 @@ def report_html(
     *,
     hints: Sequence[Ladder] = (),
     sources: str = "",
+    catalogue: Catalogue = ENGLISH,
 ) -> str:
     """Return `parts` of a report with their evidence, `hints` to unfold, and the progress over all parts.
 
     `sources` says in words what was graded. All of it is escaped.
     """
-    failed = report.error or ("" if parts else "Nothing was graded.")
+    say = catalogue.say
+    report = in_language(report, catalogue)
+    failed = report.error or ("" if parts else say("Nothing was graded."))
+    not_theirs = say("Not your fault.") + " " if failed and report.verdict is Verdict.UNGRADABLE else ""
     return _render(
-        problem=("Not your fault. " if failed and report.verdict is Verdict.UNGRADABLE else "") + failed,
-        parts=list(parts),
-        hints=list(hints),
+        catalogue,
+        problem=not_theirs + failed,
+        parts=[part_in_language(part, catalogue) for part in parts],
+        hints=[ladder_in_language(ladder, catalogue) for ladder in hints],
         assembled=report.assembled.get("message", ""),
         warnings=report.warnings,
-        isolation=isolation_sentence(report.isolation),
+        isolation=say(isolation_sentence(report.isolation)),
         isolated=bool(report.isolation.get("isolated")),
-        sources=sources,
+        sources=say(sources),
         seed=report.seed,
-        total=progress_total(track, progress),
+        total=progress_total(track, progress, catalogue),
         progress=[
             (part.name, known.verdict, min(known.points, part.max_score), part.max_score)
             for part in (*track.parts, *(each for each in track.optional if each.name in progress.parts))
@@ -56,41 +68,45 @@ def report_html(
     )
 
 
-def report_text(report: Report, parts: Sequence[PartResult], track: Track, progress: Progress) -> str:
+def report_text(
+    report: Report, parts: Sequence[PartResult], track: Track, progress: Progress, catalogue: Catalogue = ENGLISH
+) -> str:
     """Return the same as plain text, for front ends without HTML."""
-    pieces = [_plain_text(part_report(part, ascii=False)) for part in parts]
+    pieces = [_plain_text(part_report(part, ascii=False, catalogue=catalogue)) for part in parts]
     if report.error:
-        pieces.insert(0, clean(report.error))
-    return "\n".join([*pieces, progress_total(track, progress)])
+        pieces.insert(0, clean(catalogue.say(report.error)))
+    return "\n".join([*pieces, progress_total(track, progress, catalogue)])
 
 
-def note_html(text: str) -> str:
+def note_html(text: str, catalogue: Catalogue = ENGLISH) -> str:
     """Return one sentence as a note in the same style."""
-    return _render(problem=text)
+    return _render(catalogue, problem=catalogue.say(text))
 
 
-def hint_html(ladder: Ladder, rung: int) -> str:
+def hint_html(ladder: Ladder, rung: int, catalogue: Catalogue = ENGLISH) -> str:
     """Return rung `rung` (from 1) of a ladder with its heading."""
-    heading = f"{ladder.part}, {ladder.title} (hint {rung} of {len(ladder.rungs)}: {RUNGS[rung - 1]})"
+    ladder = ladder_in_language(ladder, catalogue)
+    of = catalogue.say(f"hint {rung} of {len(ladder.rungs)}: {RUNGS[rung - 1]}")
+    heading = f"{ladder.part}, {ladder.title} ({of})"
     text = Markup.escape(clean(ladder.rungs[rung - 1], multiline=True))
     return Markup('<p><strong>{}</strong></p><p style="white-space:pre-line">{}</p>').format(clean(heading), text)
 
 
-def hint_plain(ladder: Ladder, rung: int) -> str:
+def hint_plain(ladder: Ladder, rung: int, catalogue: Catalogue = ENGLISH) -> str:
     """Return the same hint as plain text."""
-    return _plain_text(hint_text(ladder, rung))
+    return _plain_text(hint_text(ladder, rung, catalogue))
 
 
-def exhibit_html(item: Evidence) -> str:
+def exhibit_html(item: Evidence, catalogue: Catalogue = ENGLISH) -> str:
     """Return one exhibit by itself: the picture of a notebook."""
-    module = environment().get_template("parts.html").module
-    inside = module.evidence(item)  # type: ignore[attr-defined]
+    module = environment(catalogue).get_template("parts.html").module
+    inside = module.evidence(exhibit_in_language(item, catalogue))  # type: ignore[attr-defined]
     return Markup('<div class="gpt-workshop"><style>{}</style>{}</div>').format(Markup(scoped_style()), inside)
 
 
-def exhibit_text(item: Evidence) -> str:
+def exhibit_text(item: Evidence, catalogue: Catalogue = ENGLISH) -> str:
     """Return the same exhibit in characters."""
-    return _plain_text(exhibit(item, ascii_only=False))
+    return _plain_text(exhibit(exhibit_in_language(item, catalogue), ascii_only=False, catalogue=catalogue))
 
 
 def scoped_style() -> str:
@@ -103,11 +119,12 @@ def scoped_style() -> str:
     return f".gpt-workshop.gpt-workshop {{\n{style}{ends}"
 
 
-def _render(**values: object) -> str:
+def _render(catalogue: Catalogue, **values: object) -> str:
     blank: dict[str, object] = dict.fromkeys(("problem", "assembled", "isolation", "sources", "total"), "")
-    blank |= {"parts": [], "hints": [], "warnings": [], "progress": [], "isolated": True, "seed": 0, "rungs": RUNGS}
+    blank |= {"parts": [], "hints": [], "warnings": [], "progress": [], "isolated": True, "seed": 0}
+    blank["rungs"] = [catalogue.say(rung) for rung in RUNGS]
     given = {**blank, "scoped_style": Markup(scoped_style()), **values}
-    return environment().get_template("notebook.html").render(given)
+    return environment(catalogue).get_template("notebook.html").render(given)
 
 
 def _plain_text(content: RenderableType) -> str:

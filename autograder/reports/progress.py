@@ -11,26 +11,30 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
+from autograder.catalogue import ENGLISH, Catalogue
 from autograder.hints import RUNGS, Ladder
 from autograder.progress import PartProgress, Progress
-from autograder.reports.marks import MARKS
 from autograder.reports.plain import clean, points
+from autograder.reports.translated import ladder_in_language, marks_in_language
 from autograder.track import Part, Track
 from autograder.verdict import Verdict
 
 _MOST_ATTEMPTS = 99_999  # a file that somebody edited must not break the table
 
 
-def progress_table(track: Track, progress: Progress, *, ascii: bool, current: str = "") -> Table:
+def progress_table(
+    track: Track, progress: Progress, *, ascii: bool, current: str = "", catalogue: Catalogue = ENGLISH
+) -> Table:
     """Return a row a part: its points, the last verdict, attempts, hints, when it first passed. `current` is marked."""
+    say = catalogue.say
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold underline")
     table.add_column("", no_wrap=True, width=1)
-    table.add_column("part", no_wrap=True, max_width=16)
-    table.add_column("points", justify="right", no_wrap=True)
-    table.add_column("now", no_wrap=True)
-    table.add_column("attempts", justify="right", no_wrap=True)
-    table.add_column("hints", justify="right", no_wrap=True)
-    table.add_column("first passed", no_wrap=True)
+    table.add_column(say("part"), no_wrap=True, max_width=16)
+    table.add_column(say("points"), justify="right", no_wrap=True)
+    table.add_column(say("now"), no_wrap=True)
+    table.add_column(say("attempts"), justify="right", no_wrap=True)
+    table.add_column(say("hints"), justify="right", no_wrap=True)
+    table.add_column(say("first passed"), no_wrap=True)
     for part in track.every:
         known = progress.part(part.name)
         mark = "*" if part.optional else " " if track.optional else ""
@@ -38,7 +42,7 @@ def progress_table(track: Track, progress: Progress, *, ascii: bool, current: st
             ">" if part.name == current else "",
             Text(part.name, style="bold" if part.name == current else ""),
             f"{points(_best(part, known))} / {points(part.max_score)}{mark}",
-            now(known.verdict, ascii=ascii),
+            now(known.verdict, ascii=ascii, catalogue=catalogue),
             str(min(known.attempts, _MOST_ATTEMPTS)),
             str(min(known.hints_used, _MOST_ATTEMPTS)),
             _local(known.first_passed),
@@ -46,29 +50,30 @@ def progress_table(track: Track, progress: Progress, *, ascii: bool, current: st
     return table
 
 
-def progress_total(track: Track, progress: Progress) -> str:
+def progress_total(track: Track, progress: Progress, catalogue: Catalogue = ENGLISH) -> str:
     """Return the best points of all parts together, and how many passed, in one line."""
     best = sum(_best(part, progress.part(part.name)) for part in track.parts)
     passed = sum(progress.passed(part.name) for part in track.parts)
     line = f"{points(best)} of {points(track.max_score)} points, {passed} of {len(track.parts)} parts passed"
     if not any(part.name in progress.parts for part in track.optional):
-        return line
+        return catalogue.say(line)
     best = sum(_best(part, progress.part(part.name)) for part in track.optional)
     most = sum(part.max_score for part in track.optional)
-    return f"{line}; optional parts: {points(best)} of {points(most)}"
+    return f"{catalogue.say(line)}; {catalogue.say(f'optional parts: {points(best)} of {points(most)}')}"
 
 
-def now(verdict: Verdict | None, *, ascii: bool) -> Text:
+def now(verdict: Verdict | None, *, ascii: bool, catalogue: Catalogue = ENGLISH) -> Text:
     """Return the last verdict as mark and word."""
     if verdict is None:
-        return Text("not checked", style="dim")
-    mark = MARKS[verdict]
+        return Text(catalogue.say("not checked"), style="dim")
+    mark = marks_in_language(catalogue)[verdict]
     return Text(f"{mark.ascii if ascii else mark.symbol} {mark.word}", style=mark.style)
 
 
-def hint_text(ladder: Ladder, rung: int) -> RenderableType:
+def hint_text(ladder: Ladder, rung: int, catalogue: Catalogue = ENGLISH) -> RenderableType:
     """Return rung `rung` (from 1) of a ladder with its heading."""
-    of = f"hint {rung} of {len(ladder.rungs)}: {RUNGS[rung - 1]}"
+    ladder = ladder_in_language(ladder, catalogue)
+    of = catalogue.say(f"hint {rung} of {len(ladder.rungs)}: {RUNGS[rung - 1]}")
     heading = Text.assemble((f"{ladder.part}, {ladder.title}", "bold"), f"  ({of})")
     return Group(heading, _Prose(ladder.rungs[rung - 1]))
 

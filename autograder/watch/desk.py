@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from autograder.catalogue import ENGLISH, Catalogue
 from autograder.hints import Hints, Ladder
 from autograder.progress import Progress
 from autograder.stubs import StubError
@@ -59,6 +60,7 @@ class Desk:
     scroll: int = 0
     waiting: int = 0  # the number of the check that is awaited; 0: none
     waiting_all: bool = False
+    catalogue: Catalogue = ENGLISH  # the language that it is shown in
     ended: bool = False  # no more input: end after the result that is awaited
     said: list[str | Report | tuple[Ladder, int]] = field(default_factory=list)
 

@@ -9,6 +9,7 @@ from typing import IO
 
 from rich.console import Console, RenderableType
 
+from autograder.catalogue import Catalogue
 from autograder.reports.terminal import writes_ascii
 from autograder.watch import pages
 from autograder.watch.desk import Desk
@@ -44,7 +45,7 @@ class Display:
         foot = self._lines(pages.foot(desk), width)
         room = max(1, height - len(head) - len(foot))
         desk.scroll = min(desk.scroll, max(0, len(body) - room + 1))
-        shown = _window(body, desk.scroll, room)
+        shown = _window(body, desk.scroll, room, desk.catalogue)
         rows = [*head, *shown, *[""] * (room - len(shown)), *foot][-height:]
         text = _HOME + "\n".join(_CLEAR_LINE + row for row in rows) + _CLEAR_BELOW
         self.console.file.write(text)
@@ -68,12 +69,12 @@ class Display:
         return capture.get().removesuffix("\n").split("\n")
 
 
-def _window(lines: list[str], scroll: int, room: int) -> list[str]:
+def _window(lines: list[str], scroll: int, room: int, catalogue: Catalogue) -> list[str]:
     """Return the `room` lines from `scroll` on; the last tells how many more there are."""
     if len(lines) - scroll <= room:
         return lines[scroll:]
     left = len(lines) - scroll - (room - 1)
-    return [*lines[scroll : scroll + room - 1], f"({left} more lines: space)"]
+    return [*lines[scroll : scroll + room - 1], catalogue.say(f"({left} more lines: space)")]
 
 
 def _size(stream: IO[str]) -> tuple[int, int]:

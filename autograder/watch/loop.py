@@ -11,6 +11,7 @@ from typing import IO
 from rich.console import Console
 
 from autograder import stubs
+from autograder.catalogue import ENGLISH, Catalogue
 from autograder.hints import Hints
 from autograder.progress import Progress, ProgressError, ProgressFile, holds_work
 from autograder.sandbox import Limits
@@ -37,6 +38,7 @@ def watch_folder(
     console: Console,
     limits: Limits | None = None,
     grade: Grade | None = None,
+    catalogue: Catalogue = ENGLISH,
 ) -> Progress:
     """Check the current part of the work in `folder` at every save, until the student leaves; return the progress.
 
@@ -51,7 +53,9 @@ def watch_folder(
     hold = terminal.screen(source, console.file, mailbox.put) if whole_screen else terminal.lines(source, mailbox.put)
     with Checker(grade or grader(folder, track, seed, bounds), mailbox.put, bounds) as checker, hold:
         services = _Services(folder, track, checker, record)
-        desk = Desk(track, hints, services, record.progress, part or record.progress.current(track))
+        desk = Desk(
+            track, hints, services, record.progress, part or record.progress.current(track), catalogue=catalogue
+        )
         with Saves(folder, mailbox.put):
             if not whole_screen:
                 desk.said.append(

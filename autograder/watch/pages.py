@@ -13,6 +13,7 @@ from autograder.reports.marks import MARKS
 from autograder.reports.plain import clean, points
 from autograder.reports.progress import hint_text, now, progress_table, progress_total
 from autograder.reports.terminal import part_report
+from autograder.reports.translated import marks_in_language
 from autograder.verdict import Report, Verdict
 from autograder.watch.desk import Desk
 
@@ -31,7 +32,7 @@ space  further down, page up, arrows: scroll
 Esc    back to the part
 q      quit
 
-A check that does not come back ends after {limit:g} s; a save or a key to leave ends it at once.
+A check that does not come back ends after {limit} s; a save or a key to leave ends it at once.
 All weights and inputs of this run come from seed {seed}."""
 
 
@@ -54,19 +55,20 @@ def head(desk: Desk, *, ascii: bool) -> RenderableType:
 def body(desk: Desk, *, ascii: bool, seed: int, limit: float) -> RenderableType:
     """Return the open page."""
     if desk.page == "list":
-        table = progress_table(desk.track, desk.progress, ascii=ascii, current=desk.part)
-        return Group(table, Text(""), Text(progress_total(desk.track, desk.progress)))
+        table = progress_table(desk.track, desk.progress, ascii=ascii, current=desk.part, catalogue=desk.catalogue)
+        return Group(table, Text(""), Text(progress_total(desk.track, desk.progress, desk.catalogue)))
     if desk.page == "help":
-        return Text(_HELP.format(limit=limit, seed=seed))
+        return Text(_help(desk, seed, limit))
     shown: list[RenderableType] = []
     if desk.hint is not None and desk.page != "all":
-        shown += [hint_text(*desk.hint), Text("")]
+        shown += [hint_text(*desk.hint, desk.catalogue), Text("")]
     if desk.waiting:
-        what = "all parts" if desk.waiting_all else desk.part
-        shown.append(Text(f"Checking {what} ... (at most {limit:g} s a call; a save ends it)", style="dim"))
+        what = desk.catalogue.say("all parts") if desk.waiting_all else desk.part
+        told = desk.catalogue.say(f"Checking {what} ... (at most {limit:g} s a call; a save ends it)")
+        shown.append(Text(told, style="dim"))
     report = desk.whole if desk.page == "all" else desk.report
     if desk.problem and not desk.waiting:
-        shown.append(Text(clean(desk.problem), style="yellow"))
+        shown.append(Text(clean(desk.catalogue.say(desk.problem)), style="yellow"))
     elif report is not None and not (desk.waiting and desk.page == "all"):
         shown += _result(desk, report, ascii=ascii)
     return Group(*shown)
@@ -74,8 +76,9 @@ def body(desk: Desk, *, ascii: bool, seed: int, limit: float) -> RenderableType:
 
 def foot(desk: Desk) -> RenderableType:
     """Return the message, what to do next, and the keys."""
-    going_on = Text(clean(_next(desk)), style="bold")
-    return Group(Text(clean(desk.message or desk.elsewhere)), going_on, Text(KEYS, style="dim"))
+    say = desk.catalogue.say
+    going_on = Text(clean(say(_next(desk))), style="bold")
+    return Group(Text(clean(say(desk.message or desk.elsewhere))), going_on, Text(say(KEYS), style="dim"))
 
 
 def plain(
@@ -85,38 +88,46 @@ def plain(
     if isinstance(said, Report):
         return Text("\n".join(verdict_lines(desk, said)))
     if isinstance(said, tuple):
-        return hint_text(*said)
+        return hint_text(*said, desk.catalogue)
     if said == "list":
-        return progress_table(desk.track, desk.progress, ascii=ascii, current=desk.part)
+        return progress_table(desk.track, desk.progress, ascii=ascii, current=desk.part, catalogue=desk.catalogue)
     if said == "help":
-        return Text(_HELP.format(limit=limit, seed=seed))
-    return Text(clean(said))
+        return Text(_help(desk, seed, limit))
+    return Text(clean(desk.catalogue.say(said)))
+
+
+def _help(desk: Desk, seed: int, limit: float) -> str:
+    return desk.catalogue.say(_HELP).replace("{limit}", f"{limit:g}").replace("{seed}", str(seed))
 
 
 def verdict_lines(desk: Desk, report: Report) -> Iterator[str]:
     """Yield a line for each part of a report: its name, points, verdict and the one sentence that explains it."""
+    say, marks = desk.catalogue.say, marks_in_language(desk.catalogue)
     for part in report.parts.values():
-        words = MARKS[part.verdict].word
+        words = marks[part.verdict].word
         score = "-" if part.verdict is Verdict.UNGRADABLE else points(part.score)
-        why = f": {clean(part.diagnosis, limit=300)}" if part.diagnosis else ""
+        why = f": {clean(say(part.diagnosis), limit=300)}" if part.diagnosis else ""
         yield f"{clean(part.name, limit=40):<10} {score:>4} / {points(part.max_score):<4} {words}{why}"
     if desk.part in report.parts and report.parts[desk.part].verdict is Verdict.PASSED:
-        yield _next(desk)
+        yield say(_next(desk))
 
 
 def _result(desk: Desk, report: Report, *, ascii: bool) -> list[RenderableType]:
+    say = desk.catalogue.say
     shown: list[RenderableType] = []
     wanted = [report.parts[desk.part]] if desk.page != "all" else list(report.parts.values())
     if desk.page == "all":
-        total = f"Total  {points(report.score)} / {points(report.max_score)}  "
-        shown.append(Text.assemble((total, "bold"), now(report.verdict, ascii=ascii)))
+        total = f"{say('Total')}  {points(report.score)} / {points(report.max_score)}  "
+        shown.append(Text.assemble((total, "bold"), now(report.verdict, ascii=ascii, catalogue=desk.catalogue)))
         if report.assembled.get("message"):
-            shown.append(Text(f"Your own parts, put together: {clean(report.assembled['message'])}"))
+            told = clean(say(report.assembled["message"]))
+            shown.append(Text(f"{say('Your own parts, put together:')} {told}"))
         shown.append(Text(""))
     for part in wanted:
         begun = part.verdict is not Verdict.NOT_ATTEMPTED  # else its checks say the same again
-        shown.append(part_report(part if begun else replace(part, checks=()), ascii=ascii))
-    shown += [Text(f"warning (costs nothing): {clean(text)}", style="yellow") for text in report.warnings]
+        shown.append(part_report(part if begun else replace(part, checks=()), ascii=ascii, catalogue=desk.catalogue))
+    warning = say("warning (costs nothing):")
+    shown += [Text(f"{warning} {clean(say(text))}", style="yellow") for text in report.warnings]
     return shown
 
 
