@@ -27,6 +27,7 @@ from autograder.grading import grade
 from autograder.hints import GENERAL, load_hints
 from autograder.jupyter.influence import picture
 from autograder.oracle.cases import full_shapes
+from autograder.oracle.misconceptions import BANK
 from autograder.oracle.reference import Reference, count
 from autograder.sandbox import Nursery
 from autograder.submission import read_submission
@@ -110,6 +111,18 @@ def test_every_part_has_hints_that_name_its_checks() -> None:
         assert hints.of(part.name)[0].topic == GENERAL
         assert all(set(ladder.checks) <= set(part.points) for ladder in hints.of(part.name))
     assert hints.about("transformer", {"transformer.generates": "generate draws another id"}).topic == "generate"
+
+
+def test_every_known_mistake_has_a_hint_of_its_own_in_the_words_of_the_course() -> None:
+    hints, seen = load_hints("foundations"), 0
+    for part in TRACK.parts:
+        for entry in (entry for entry in BANK if entry.part == part.mistakes):
+            check = "values" if entry.shows == "outputs" else "gradients"
+            ladder = hints.about(part.name, {f"{part.name}.{check}": TRACK.in_words(entry.sentence)})
+            assert ladder is not None and ladder.topic != GENERAL, entry.sentence
+            assert (ladder.topic == "gradients") is (check == "gradients"), entry.sentence
+            seen += 1
+    assert seen > 140
 
 
 def test_weights_are_carried_over_to_a_gpt_with_matching_options(monkeypatch: pytest.MonkeyPatch) -> None:
