@@ -19,6 +19,7 @@ from autograder.oracle.variants_heads import head, heads
 from autograder.oracle.variants_layers import Switches, Weights, attention, mlp
 from autograder.oracle.variants_model import block, gpt
 
+
 def run(part: str, inputs: Mapping[str, Tensor], weights: Weights, config: Config, switches: Switches) -> Tensor:
     """Return the output of `part` with the mistakes in `switches`. Raises RuntimeError where shapes do not fit."""
     w = {name: value.double() for name, value in weights.items()}

@@ -79,6 +79,7 @@ def heads(x: Tensor, w: Weights, s: Switches) -> Tensor:
         "backwards": lambda: torch.cat(found[::-1], dim=-1),
         "interleaved": lambda: torch.stack(found, dim=-1).flatten(-2),
         "first only": lambda: torch.cat([found[0]] * number, dim=-1),
+        "first two exchanged": lambda: torch.cat([*found[:2][::-1], *found[2:]], dim=-1),
         "last first": lambda: torch.cat([found[-1], *found[:-1]], dim=-1),
         "stacked over batch": lambda: torch.stack(found).reshape(*x.shape),
     }
