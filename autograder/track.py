@@ -136,8 +136,9 @@ class Track:
         return next((part for part in self.parts if part.role == "config"), None)
 
     def bank_knows_gradients(self, part: Part) -> bool:
-        """Whether the bank's gradients are those of `part`: a whole model's are of one whose table and head are one."""
-        return self.tables.tied or not part.takes_tokens
+        """Whether the bank has names for the tensors of `part`: a whole model's are known by its table and its head."""
+        known = {"transformer.wte.weight", "lm_head.weight"}
+        return not part.takes_tokens or known == set(part.in_bank_names(dict.fromkeys(self.tables.ends, "")))
 
     def in_words(self, sentence: str) -> str:
         """Return a sentence of a check in the words of the course: n_embd is n_embed in some."""

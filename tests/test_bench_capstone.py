@@ -24,9 +24,10 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    yield {name: importlib.import_module(name) for name in ("capstone_loops", "bench_capstone", "capstone_gpu")}
+    names = ("capstone_loops", "bench_capstone", "capstone_gpu", "track_choices")
+    yield {name: importlib.import_module(name) for name in names}
     torch.set_num_threads(threads)
-    for name in ("capstone_loops", "bench_capstone", "capstone_gpu", "measure"):
+    for name in (*names, "measure"):
         sys.modules.pop(name, None)
 
 
@@ -97,3 +98,24 @@ def test_validation_is_off_the_clock_and_a_limit_ends_a_run(bench: dict[str, Mod
     loop = loops.kit_loop(toy_settings(steps=6), corpus, CPU)
     loops.race([(loop, 2, 4)], validation, limit_s=0.0)
     assert loop.step == 2 and len(loop.curve) == 1
+
+
+def test_each_choice_of_the_tracks_is_trained_and_written_down(
+    bench: dict[str, ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    toy_corpus(tmp_path)
+    out = tmp_path / "choices.json"
+    bench["track_choices"].main(["a laptop", "--steps", "2", "--corpus", str(tmp_path), "--out", str(out)])
+    found = json.loads(out.read_text(encoding="utf-8"))
+    sizes = {run["name"]: run["parameters"] for run in found["runs"]}
+    first = sizes["gpt, as it is"]
+    vocab, width, layers, context = 65, 128, 4, 64
+    assert sizes["a head of its own"] - first == vocab * width + vocab
+    assert first - sizes["no q, k, v biases"] == 3 * width * layers
+    assert first - sizes["positions as waves"] == context * width
+    assert sizes["ReLU"] == sizes["dropout 0.1"] == sizes["gpt, another seed"] == first
+    assert sizes["foundations, as it is"] - first == vocab * width + vocab - 3 * width * layers
+    losses = [run["loss"] for run in found["runs"]]
+    assert len(set(losses)) == len(losses) == 8  # every change changes what is computed
+    assert found["machine"] == "a laptop" and found["logits_apart"] < 1e-5
+    assert "Heads apart or fused" in capsys.readouterr().out

@@ -180,3 +180,18 @@ def test_the_losses_that_the_guide_states_are_the_measured_ones() -> None:
         assert last[0] == 400 and f"| {last[1]:.2f} |" in text
     best = min(curves["short"]["validation"], key=lambda pair: pair[1])
     assert f"From step {best[0]} on" in text and f"from {best[1]:.2f} to" in text
+
+
+def test_the_table_of_choices_states_the_measured_parameters_and_losses() -> None:
+    found = json.loads((GUIDE / "site" / "choices.json").read_text(encoding="utf-8"))
+    text = (GUIDE / "foundations.md").read_text(encoding="utf-8")
+    first, seed, *others = found["runs"]
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| ")]
+    told = {(row[1], row[3]): row for row in cells if len(row) == 5}
+    for run in (first, seed, *others):
+        row = told[f"{run['parameters']:,}", f"{run['loss']:.3f}"]
+        if run is not first:
+            assert int(row[2].replace(",", "")) == run["parameters"] - first["parameters"]
+            assert float(row[4]) == pytest.approx(run["loss"] - first["loss"], abs=6e-4)
+    assert f"{found['logits_apart']:.0e}" in text and found["settings"]["threads"] == 1
+    assert f"Two seeds of one model are {abs(seed['loss'] - first['loss']):.3f} apart" in text

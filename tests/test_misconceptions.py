@@ -15,6 +15,8 @@ from autograder.track import load_track
 TRACK, FOUNDATIONS = load_track("gpt"), load_track("foundations")
 DRAWS = Draws(31)
 PARTS = ("attention", "mlp", "block", "gpt")
+#: Sections of the bank that the foundations track has of its own; it shares block and gpt.
+HEADWISE = ("head", "heads", "relu")
 IN_OUTPUTS = [entry for entry in BANK if entry.shows == "outputs"]
 IN_GRADIENTS = [entry for entry in BANK if entry.shows == "gradients"]
 #: Mistakes that no output can tell apart: the same formula reached in two ways.
@@ -42,12 +44,14 @@ def case(part_name: str):
 
 def own_names(part, weights):
     """Return weights under the names of the track, from those of the bank."""
-    layers = {theirs: own for own, theirs in part.alike.items()}
-    parts = {name: name.rpartition(".") for name in weights}
-    return {layers.get(layer, layer) + dot + leaf: weights[name] for name, (layer, dot, leaf) in parts.items()}
+    found = {}
+    for name, value in weights.items():
+        own, theirs = next((pair for pair in part.alike.items() if name.startswith(f"{pair[1]}.")), ("", ""))
+        found[own + name.removeprefix(theirs) if own else name] = value
+    return found
 
 
-@pytest.mark.parametrize("part_name", [*PARTS, "head", "heads", "relu"])
+@pytest.mark.parametrize("part_name", [*PARTS, *HEADWISE])
 def test_with_no_mistake_the_formulas_equal_the_reference(part_name):
     part, config, weights, inputs = case(part_name)
     track, own = (TRACK, weights) if part_name in PARTS else (FOUNDATIONS, own_names(part, weights))
@@ -107,14 +111,31 @@ def test_mostly_nan_has_no_name():
 def asked(part_name: str, learns: bool = False):
     """Return the part, its case with gradients of the output or of the loss, and the right gradients."""
     part, config, weights, inputs = case(part_name)
+    track = TRACK if part_name in PARTS else FOUNDATIONS
+    return answered(track, part, config, weights, inputs, learns)
+
+
+def answered(track, part, config, weights, inputs, learns: bool):
+    """Return config, weights, inputs, the right gradients under the bank's names, and what they are taken along."""
+    own = own_names(part, weights)
     if learns:
         inputs = {**inputs, "targets": inputs["idx"].roll(1, dims=1)}
-        right = Reference(TRACK).evaluate(part, config, weights, inputs, loss=True)
-        return config, weights, inputs, right.gradients, None
-    shape = run(part_name, inputs, weights, config, {}).shape
+        right = Reference(track).evaluate(part, config, own, inputs, loss=True)
+        return config, weights, inputs, part.in_bank_names(right.gradients), None
+    shape = run(part.mistakes, inputs, weights, config, {}).shape
     cotangent = DRAWS.normal("bank cotangent", tuple(shape))
-    right = Reference(TRACK).evaluate(part, config, weights, inputs, cotangent=cotangent)
-    return config, weights, inputs, right.gradients, cotangent
+    right = Reference(track).evaluate(part, config, own, inputs, cotangent=cotangent)
+    return config, weights, inputs, part.in_bank_names(right.gradients), cotangent
+
+
+def untied(learns: bool):
+    """Return the same for the whole model of the foundations track, whose head is a matrix of its own."""
+    part = FOUNDATIONS.part("transformer")
+    sizes = DRAWS.sizes("bank untied", n_head=3, head_dim=10, length=7, n_layer=3)
+    names = FOUNDATIONS.tables.names
+    drawn = DRAWS.weights("bank untied", own_and_standin_shapes(part, FOUNDATIONS, sizes.config), tables=names)
+    inputs = {"idx": DRAWS.tokens("bank", (sizes.batch, sizes.length), sizes.config["vocab_size"])}
+    return answered(FOUNDATIONS, part, sizes.config, part.in_bank_names(drawn), inputs, learns)
 
 
 def as_students(found: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -123,7 +144,7 @@ def as_students(found: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("learns", [False, True])
-@pytest.mark.parametrize("part_name", PARTS)
+@pytest.mark.parametrize("part_name", [*PARTS, *HEADWISE])
 def test_with_no_mistake_the_gradients_equal_the_reference(part_name, learns):
     if learns and part_name != "gpt":
         return  # the other parts have no loss
@@ -145,6 +166,17 @@ def test_each_mistake_of_the_gradients_is_recognised_as_itself_and_leaves_the_ou
     assert torch.allclose(run(entry.part, inputs, weights, config, switches), plain, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("entry", of_part("gpt", "gradients"), ids=lambda entry: f"{dict(entry.switches)}")
+def test_each_mistake_of_the_gradients_is_recognised_where_the_head_is_not_tied(entry):
+    config, weights, inputs, right, cotangent = untied("learns" in dict(entry.switches))
+    plain = as_students(gradients("gpt", inputs, weights, config, {}, cotangent))
+    assert all(torch.allclose(plain[name].double(), right[name], rtol=1e-5, atol=1e-6) for name in plain)
+    assert {"transformer.wte.weight", "lm_head.weight"} <= plain.keys()
+    assert recognise_gradients("gpt", inputs, weights, config, plain, right, cotangent) == ()
+    mine = as_students(gradients("gpt", inputs, weights, config, dict(entry.switches), cotangent))
+    assert recognise_gradients("gpt", inputs, weights, config, mine, right, cotangent) == (entry,)
+
+
 def test_two_mistakes_of_the_gradients_at_once_are_named():
     config, weights, inputs, right, cotangent = asked("gpt")
     mine = as_students(gradients("gpt", inputs, weights, config, {"cut positions": True, "padded": True}, cotangent))
@@ -164,6 +196,7 @@ def test_unknown_gradients_and_those_of_another_shape_have_no_name():
 
 def test_there_are_at_least_sixty_and_each_says_something_of_its_own():
     counts = {part: (len(of_part(part)), len(of_part(part, "gradients"))) for part in PARTS}
+    assert all(len(of_part(section, "gradients")) >= 4 for section in HEADWISE)
     print(f"{len(BANK)} single mistakes; (in outputs, in gradients alone): {counts}")
     assert len(BANK) >= 60 and all(outputs >= 20 and inside >= 6 for outputs, inside in counts.values())
     assert all(entry.sentence.endswith(".") and entry.look_at.endswith(".") for entry in BANK)

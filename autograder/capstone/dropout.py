@@ -18,11 +18,11 @@ def add_dropout(model: nn.Module, share: float) -> None:
     """
     if not 0 <= share < 1:
         raise CapstoneError(f"Dropout is a share from 0 to below 1, not {share}.")
+    if share == 0:
+        return
     blocks = [module for name, module in model.named_modules() if name.startswith("transformer.h.") and _is_block(name)]
     if not blocks or not all(hasattr(block, "attn") and hasattr(block, "mlp") for block in blocks):
         raise CapstoneError("Dropout needs the contract's modules: transformer.h.N.attn and .mlp.")
-    if share == 0:
-        return
 
     def drop(module: nn.Module, _: Any, output: Tensor) -> Tensor:
         return F.dropout(output, share, module.training)

@@ -21,7 +21,7 @@ from autograder.capstone.trouble import CapstoneError, disk_trouble
 from autograder.probe.faults import Fault, describe_exception
 from autograder.probe.loading import Substitutes, load_tree
 from autograder.submission import Submission, read_submission, write_tree
-from autograder.track import Track
+from autograder.track import Part, Track
 
 #: Where a run keeps the code that it trains.
 CODE = "code"
@@ -56,31 +56,36 @@ class Code:
 
 @dataclass(frozen=True)
 class Learner:
-    """The two classes that training needs, and where they come from."""
+    """The classes that training needs, and where they come from."""
 
-    config_class: Any
+    config_class: Any  # None in a course whose model takes plain numbers
     model_class: Any
     code: Code
     folder: Path
+    part: Part  # the model's, which says what its constructor takes
 
     def build(self, config: dict[str, int], seed: int) -> nn.Module:
         """Return a new model with GPT-2's initial weights, drawn from `seed`. Raises CapstoneError when it crashes."""
         torch.manual_seed(seed)
+        name = self.part.class_name
+        made = None if self.config_class is None else self._config(config)
         try:
-            chosen = self.config_class(**config)
+            model = self.model_class(**self.part.arguments(config)) if made is None else self.model_class(made)
+        except Exception as error:
+            raise broken(describe_exception(error, str(self.folder), "build"), f"Building {name}") from error
+        if not isinstance(model, nn.Module):
+            raise CapstoneError(f"{name} does not make an nn.Module: run `workshop check {self.part.name}` first.")
+        initialise(model, config["n_layer"])
+        return model
+
+    def _config(self, config: dict[str, int]) -> Any:
+        try:
+            return self.config_class(**config)
         except Exception as error:
             fields = ", ".join(config)
             raise CapstoneError(
                 f"GPTConfig does not take {fields}: finish GPTConfig first: workshop check config"
             ) from error
-        try:
-            model = self.model_class(chosen)
-        except Exception as error:
-            raise broken(describe_exception(error, str(self.folder), "build"), "Building GPT") from error
-        if not isinstance(model, nn.Module):
-            raise CapstoneError("GPT does not make an nn.Module: run `workshop check gpt` first.")
-        initialise(model, config["n_layer"])
-        return model
 
 
 def initialise(model: nn.Module, n_layer: int) -> None:
@@ -91,7 +96,7 @@ def initialise(model: nn.Module, n_layer: int) -> None:
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.dim() >= 2:
-                into_stream = name.endswith("c_proj.weight")
+                into_stream = name.endswith("proj.weight")  # GPT-2's c_proj, and what other courses call it
                 nn.init.normal_(parameter, 0.0, INITIAL_STD / math.sqrt(2 * n_layer) if into_stream else INITIAL_STD)
             elif name.endswith("bias"):
                 nn.init.zeros_(parameter)
@@ -143,7 +148,7 @@ def reference_learner(track: Track) -> Learner:
     from autograder.oracle.reference import SolutionsNotFound, find_solutions
 
     try:
-        folder = find_solutions()
+        folder = find_solutions(track)
     except SolutionsNotFound as error:
         raise CapstoneError(f"--reference: {error}.") from None
     files = {part.file: hashlib.sha256((folder / part.file).read_bytes()).hexdigest() for part in track.parts}
@@ -188,7 +193,8 @@ def _read(path: Path, track: Track) -> Submission:
 
 def _load(code: Code, folder: Path, track: Track) -> Learner:
     kinds = {part.class_name: part.name for part in track.parts}
-    config_name, model_name = track.parts[0].class_name, track.parts[-1].class_name
+    model_part, config_part = track.parts[-1], track.config_part
+    config_name = config_part.class_name if config_part else ""
     files = {part.class_name: part.file for part in track.parts}
     ordered = {name: code.sources[name] for name in track.classes if name in code.sources}
     loaded = load_tree(
@@ -200,4 +206,10 @@ def _load(code: Code, folder: Path, track: Track) -> Learner:
             raise broken(Fault(**facts["error"]), f"Importing {facts.get('file', name)}")
         if name not in loaded.classes:
             raise CapstoneError(f"{facts.get('file', folder)} defines no {name}. Find out more: workshop check")
-    return Learner(loaded.classes[config_name], loaded.classes[model_name], code, folder.resolve())
+    return Learner(
+        loaded.classes[config_name] if config_name else None,
+        loaded.classes[model_part.class_name],
+        code,
+        folder.resolve(),
+        model_part,
+    )

@@ -73,10 +73,12 @@ class _Touched:
     output: Tensor
 
 
-def _touch(exam: Exam, specimen: Specimen, sizes: Sizes, train: bool, *, steady: bool = False) -> _Touched | None:
+def _touch(
+    exam: Exam, specimen: Specimen, sizes: Sizes, train: bool, *, steady: bool = False, rising: bool = False
+) -> _Touched | None:
     """Change one position at a time (row 0 is untouched); None when the outputs are random.
 
-    With `steady` the first channel is 1 and does not change.
+    With `steady` the first channel is 1 and does not change; with `rising` the second counts positions.
     """
     length, width = sizes.length, sizes.config["n_embd"]
     x = exam.draws.normal("causal x", (1, length, width)).repeat(length + 1, 1, 1)
@@ -85,6 +87,8 @@ def _touch(exam: Exam, specimen: Specimen, sizes: Sizes, train: bool, *, steady:
         x[position + 1, position] += change[position]
     if steady:
         x[:, :, 0] = 1.0
+    if rising:
+        x[:, :, 1] = torch.arange(length, dtype=x.dtype)
     answer = exam.student.call(specimen.part, specimen.model, {"x": x}, train=train)
     output = first_output(exam, specimen.part, answer)
     if answer.random:
@@ -174,7 +178,45 @@ def masked_scores_are_gone(exam: Exam, part: Part) -> Outcome:
                 numbers("Scores", every_allowed_score=-DEEP_SCORE),
             ],
         )
-    return passed()
+    return _outweighed(exam, lowered, deep) or passed()
+
+
+def _outweighed(exam: Exam, specimen: Specimen, deep: dict[str, Tensor]) -> Outcome | None:
+    """Let each score lie far above that of the position before: a mask that only takes 1e4 away is outweighed."""
+    sizes = specimen.sizes
+    rising = _rising(specimen.part, deep, sizes.config["n_embd"], 1 / sizes.length)
+    touched = _touch(exam, exam.refill(specimen, rising), sizes, False, steady=True, rising=True)
+    matrix = influence_by_touch(touched.output) if touched is not None else None
+    if matrix is None or not bool(torch.isfinite(matrix).all()):
+        return None  # a softmax that divides 0 by 0 there lets nothing through
+    leaks = future_leaks(matrix, 1e-5)
+    if not leaks:
+        return None
+    i, j = leaks[0]
+    step = DEEP_SCORE / sizes.length
+    return failed(
+        f"The mask is too weak: when each score lies {step:.0e} above that of the position before, "
+        f"position {i} sees position {j}.",
+        "Replace the scores of later positions by float('-inf'): from what is only made smaller by 1e4, a model can "
+        "learn to recover.",
+        [influence_evidence(matrix, "Influence under scores that rise"), numbers("Scores", step=step)],
+    )
+
+
+def _rising(part: Part, deep: dict[str, Tensor], width: int, share: float) -> dict[str, Tensor]:
+    """Return weights that make score (i, j) rise with j: channel 1 of the input counts positions, channel 0 is 1."""
+    names = {theirs: f"{own}.weight" for own, theirs in part.alike.items()}
+    rising = {name: value.clone() for name, value in deep.items()}
+    if names.get("key") in rising:
+        key = rising[names["key"]]
+        size = float(key[0, 0])
+        key[:, 0] = 0.0
+    else:
+        key = rising["c_attn.weight"][width : 2 * width]
+        size = float(rising["c_attn.bias"][width])
+        rising["c_attn.bias"][width : 2 * width] = 0.0
+    key[:, 1] = -size * share
+    return rising
 
 
 def _fused_deep(weights: dict[str, Tensor], width: int, size: float) -> dict[str, Tensor] | None:

@@ -9,6 +9,7 @@ from autograder.checks.evidence import GRADIENT_TOLERANCE, compare, describe_dif
 from autograder.checks.exam import Exam, Specimen
 from autograder.checks.outputs import draw_targets
 from autograder.checks.registry import Outcome, Stopped, check, failed, passed
+from autograder.checks.replies import Answer
 from autograder.checks.series import Case
 from autograder.checks.student import Call, must
 from autograder.oracle.cases import Sizes
@@ -17,6 +18,8 @@ from autograder.verdict import Verdict
 
 #: The same numbers through another order of additions.
 ROUNDING = 1e-4
+#: The same for gradients, relative to the largest.
+LEARNT = 1e-3
 
 
 @check("gpt.untied", needs=["builds"])
@@ -69,7 +72,7 @@ def hidden_states_make_the_logits(exam: Exam, part: Part) -> Outcome:
         sizes = exam.draws.sizes(f"hidden {trial}", n_layer=2 + trial)
         inputs = exam.inputs(part, sizes, f"hidden {trial}")
         calls = [Call(inputs), Call(inputs, method="forward_hidden", observe=True)]
-        specimen, (plain, given) = exam.trial(part, Case(sizes, f"hidden {trial}", calls))
+        specimen, (plain, given) = exam.trial(part, Case(sizes, f"hidden {trial}", calls, keep=True))
         if isinstance(given, Outcome):
             return without(given, "forward_hidden", part)
         hidden, logits = given.first, must(plain).first
@@ -95,7 +98,31 @@ def hidden_states_make_the_logits(exam: Exam, part: Part) -> Outcome:
                 [exhibit],
                 usable=True,
             )
-    return passed()
+    return _unlearnt(exam, specimen, inputs) or passed()
+
+
+def _unlearnt(exam: Exam, specimen: Specimen, inputs: dict[str, Tensor]) -> Outcome | None:
+    """Another head on the hidden states must teach what lies below as the model's own does: the same gradients."""
+    part, head = specimen.part, exam.track.tables.head
+    sizes = specimen.sizes
+    above = exam.draws.normal("hidden cotangent", (sizes.batch, sizes.length, sizes.config["vocab_size"]))
+    below = above @ specimen.weights[head]  # (B, T, V) @ (V, C): what the head hands back to the hidden states
+    calls = [Call(inputs, cotangent=above), Call(inputs, cotangent=below, method="forward_hidden")]
+    plain, given = exam.student.attempts(part, specimen.model, calls)
+    if not isinstance(plain, Answer):
+        return None  # the check of gradients tells
+    left_out = {head, f"{head.removesuffix('weight')}bias", *(exam.track.tables.ends if _one(exam, specimen) else ())}
+    right = specimen.names.to_contract(plain.gradients, specimen.shapes)
+    found = specimen.names.to_contract(given.gradients if isinstance(given, Answer) else {}, specimen.shapes)
+    taught = [name for name, value in right.items() if bool(value.any()) and name not in left_out]
+    cut = [name for name in taught if name not in found or not same(found[name], right[name], LEARNT)]
+    if not cut:
+        return None
+    return failed(
+        f"forward_hidden is cut off from the graph: a head on it does not teach {cut[0]} as forward does.",
+        "No detach() and no no_grad() in it: other heads are trained through it. Let forward call it.",
+        usable=True,
+    )
 
 
 @check("gpt.strided_targets", needs=["shapes", "loss"])
@@ -178,6 +205,12 @@ def without(problem: Outcome, method: str, part: Part) -> Outcome:
             usable=True,
         )
     return Outcome(problem.verdict, f"{method}: {problem.message}", problem.look_at, problem.evidence, usable=True)
+
+
+def _one(exam: Exam, specimen: Specimen) -> bool:
+    """Whether table and head are one parameter of the student's: its gradient is then the sum of both uses."""
+    rows = [specimen.model.find(name) for name in exam.track.tables.ends]
+    return len({row.group for row in rows if row is not None}) < 2
 
 
 def _bias(specimen: Specimen, head: str) -> Tensor | None:

@@ -44,8 +44,8 @@ def it_has_n_layer_blocks(exam: Exam, part: Part) -> Outcome:
         if not groups:
             return failed(
                 f"With {number} = {layers} no parameter of a {used.name} is found in the model.",
-                f"A Python list hides the {used.name}s from parameters(): "
-                f"keep them in nn.ModuleList, as {prefix[:-1]}.",
+                f"Keep the {used.name}s in nn.ModuleList, as {prefix[:-1]}: "
+                "a Python list hides them from parameters(), and one fused matrix holds none.",
                 usable=False,
             )
         if len(groups) != layers:

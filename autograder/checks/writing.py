@@ -18,6 +18,8 @@ from autograder.track import Part
 
 #: A logit this far above all others is drawn with certainty: e^-30 is 1e-13.
 CERTAIN = 30.0
+#: Standard deviation of the logits from which is drawn many times: the likeliest id then has a share of some 20 %.
+SPREAD = 1.5
 #: Rows that draw their next id at once, to see how often each comes.
 ROWS = 1500
 
@@ -27,12 +29,13 @@ def it_continues_a_text(exam: Exam, part: Part) -> Outcome:
     """generate adds max_new_tokens ids to idx, each drawn from the last logits of the last block_size tokens."""
     sizes = exam.draws.sizes("generate", block_size=9, length=4, n_layer=1, batch=3)
     specimen = exam.specimen(part, sizes, "generate")
-    weights = {name: specimen.weights[name] * LOUD for name in exam.track.tables.ends if name in specimen.weights}
-    problem = _wrong_chances(exam, specimen)
+    problem = _wrong_chances(exam, specimen) or _stops_early(exam, specimen)
+    # Positions as loud as tokens: what is cut too short, or counted from elsewhere, then changes which id is certain.
+    weights = {name: specimen.weights[name] * LOUD for name in exam.track.tables.names if name in specimen.weights}
     specimen = exam.refill(specimen, specimen.weights | weights)
-    for length, new in ((4, 3), (4, 13), (14, 4)):
+    for length, new, train in ((4, 3, False), (4, 13, True), (14, 4, False)):
         start = exam.inputs(part, Sizes(sizes.config, sizes.batch, length), f"generate {length}")["idx"]
-        call = Call({"idx": start}, method="generate", numbers=[new], observe=True)
+        call = Call({"idx": start}, method="generate", numbers=[new], observe=True, train=train)
         answer = exam.student.attempt(part, specimen.model, call)
         if isinstance(answer, Outcome):
             return without(answer, "generate", part)
@@ -43,7 +46,14 @@ def it_continues_a_text(exam: Exam, part: Part) -> Outcome:
 
 
 def _wrong_chances(exam: Exam, specimen: Specimen) -> Outcome | None:
-    """Compare how often each id is drawn, by many equal rows at once, with the softmax of the student's own logits."""
+    """Compare how often each id is drawn, by many equal rows at once, with the softmax of the student's own logits.
+
+    The head is made quiet, so that many ids have a fair chance: else one that is never drawn would not be missed.
+    """
+    head, width = exam.track.tables.head, specimen.sizes.config["n_embd"]
+    if head in specimen.weights:
+        quiet = specimen.weights[head] * (SPREAD / (specimen.weights[head].std() * width**0.5))
+        specimen = exam.refill(specimen, specimen.weights | {head: quiet})
     start = torch.full((ROWS, 1), 1)
     calls = [Call({"idx": start[:1]}), Call({"idx": start}, method="generate", numbers=[1])]
     plain, drawn = exam.student.attempts(specimen.part, specimen.model, calls)
@@ -69,6 +79,28 @@ def _wrong_chances(exam: Exam, specimen: Specimen) -> Outcome | None:
         [numbers("Chances of the likeliest id", yours=float(found.max()) / ROWS, softmax=float(expected.max()) / ROWS)],
         usable=True,
     )
+
+
+def _stops_early(exam: Exam, specimen: Specimen) -> Outcome | None:
+    """Make one id certain for every row, the first or the last: none of them ends a text."""
+    bias = exam.track.tables.head.removesuffix("weight") + "bias"
+    if bias not in specimen.weights:
+        return None
+    start = exam.inputs(specimen.part, specimen.sizes, "generate ends")["idx"]
+    for token in (0, specimen.sizes.config["vocab_size"] - 1):
+        certain = torch.zeros_like(specimen.weights[bias])
+        certain[token] = 100 * CERTAIN
+        specimen = exam.refill(specimen, specimen.weights | {bias: certain})
+        call = Call({"idx": start}, method="generate", numbers=[3])
+        answer = exam.student.attempt(specimen.part, specimen.model, call)
+        ids = answer.first if isinstance(answer, Answer) else None
+        if isinstance(ids, Tensor) and ids.dim() == 2 and ids.shape[1] < start.shape[1] + 3:
+            return failed(
+                f"generate stops early when it has drawn id {token}: {ids.shape[1] - start.shape[1]} of 3 new ids.",
+                "Every id is a character like any other: draw as many as were asked for.",
+                usable=True,
+            )
+    return None
 
 
 def _wrong_ids(answer: Answer, start: Tensor, new: int, sizes: Sizes) -> Outcome | None:

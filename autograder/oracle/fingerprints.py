@@ -25,7 +25,7 @@ MATCH = 3e-5
 GRADIENT_MATCH = 2e-4
 
 
-#: One matrix under two names: its gradient goes by the second.
+#: Where they are one matrix under two names, its gradient goes by the second.
 TABLE, HEAD = "transformer.wte.weight", "lm_head.weight"
 
 
@@ -68,7 +68,14 @@ def gradient_row(gradients: Mapping[str, Tensor], right: Mapping[str, Tensor], n
 def compared(inputs: Mapping[str, Tensor], weights: Mapping[str, Tensor], right: Mapping[str, Tensor]) -> list[str]:
     """Return the names of the gradients that are looked at; a tied table goes by the head's name alone."""
     names = [f"input.{name}" for name, value in inputs.items() if value.is_floating_point()] + list(weights)
-    return [name for name in names if name in right and not (name == TABLE and HEAD in right)]
+    tied = HEAD in right and one_matrix(weights)
+    return [name for name in names if name in right and not (name == TABLE and tied)]
+
+
+def one_matrix(weights: Mapping[str, Tensor]) -> bool:
+    """Whether table and head are tied: they hold the same numbers, which two that were drawn apart never do."""
+    table, head = weights.get(TABLE), weights.get(HEAD)
+    return table is not None and head is not None and torch.equal(table, head)
 
 
 @cache

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from autograder.oracle.cases import Config
+from autograder.oracle.variants_layers import Switches, Weights, cut
 from autograder.probe.standins import WEIGHT_NAMES, apply_standin
-
-Weights = Mapping[str, Tensor]
-Switches = Mapping[str, Any]
 
 
 def head(x: Tensor, w: Weights, config: Config, s: Switches) -> Tensor:
     """One causal head: x (B, T, C) -> (B, T, D)."""
     length, width = x.shape[1], x.shape[2]
-    q, k, v = (functional.linear(x, w[f"{name}.weight"]) for name in ("query", "key", "value"))
+    x = cut(x, "input", s)
+    q, k, v = (
+        cut(functional.linear(cut(x, f"input of {name[0]}", s), w[f"{name}.weight"]), name[0], s)
+        for name in ("query", "key", "value")
+    )
     if s.get("exchanged") == "q and k":
         q, k = k, q
     if s.get("exchanged") == "k and v":
@@ -60,7 +61,7 @@ def head(x: Tensor, w: Weights, config: Config, s: Switches) -> Tensor:
         weights = weights * rows.tril()
     if scale == "after softmax":
         weights = weights * size**-0.5
-    return weights @ v
+    return cut(weights, "weights", s) @ v
 
 
 def heads(x: Tensor, w: Weights, s: Switches) -> Tensor:
@@ -69,16 +70,20 @@ def heads(x: Tensor, w: Weights, s: Switches) -> Tensor:
     number = sum(name.endswith(leaf) for name in w)
     if not number:
         raise KeyError(f"heads.0.{leaf}")
-    found = [apply_standin("head", x, w[f"heads.{i}.{leaf}"]) for i in range(number)]
+    x_in = cut(x, "input", s)
+    found = [apply_standin("head", x_in, w[f"heads.{i}.{leaf}"]) for i in range(number)]
+    found[0] = cut(found[0], "first head", s)
+    found[-1] = cut(found[-1], "last head", s)
     joined: dict[str, Callable[[], Tensor]] = {
         "side by side": lambda: torch.cat(found, dim=-1),
         "backwards": lambda: torch.cat(found[::-1], dim=-1),
         "interleaved": lambda: torch.stack(found, dim=-1).flatten(-2),
         "first only": lambda: torch.cat([found[0]] * number, dim=-1),
+        "first two exchanged": lambda: torch.cat([*found[:2][::-1], *found[2:]], dim=-1),
         "last first": lambda: torch.cat([found[-1], *found[:-1]], dim=-1),
         "stacked over batch": lambda: torch.stack(found).reshape(*x.shape),
     }
-    y = joined[s.get("join", "side by side")]()
+    y = cut(joined[s.get("join", "side by side")](), "heads", s)
     out = y if s.get("project") == "left out" else functional.linear(y, w["proj.weight"], w.get("proj.bias"))
     if s.get("project") == "twice":
         out = functional.linear(out, w["proj.weight"], w.get("proj.bias"))

@@ -66,15 +66,16 @@ def block(x: Tensor, w: Weights, s: Switches) -> Tensor:
     }.get(s.get("norms", ""), ("ln_1", "ln_2"))
     kind = s.get("norm", "layer")
 
-    still = s.get("still", "")
+    places = {"ln_1": ("ln_1",), "ln_2": ("ln_2",)}.get(s.get("still at", ""), ("ln_1", "ln_2"))
+    still_one, still_two = (s.get("still", "") if place in places else "" for place in ("ln_1", "ln_2"))
 
     def one(h: Tensor) -> Tensor:
         h = cut(h, "into ln_1", s)
-        return cut(h if s.get("unnormed") in ("attention", "both") else norm(h, w, first, kind, still), "ln_1", s)
+        return cut(h if s.get("unnormed") in ("attention", "both") else norm(h, w, first, kind, still_one), "ln_1", s)
 
     def two(h: Tensor) -> Tensor:
         h = cut(h, "into ln_2", s)
-        return cut(h if s.get("unnormed") in ("mlp", "both") else norm(h, w, second, kind, still), "ln_2", s)
+        return cut(h if s.get("unnormed") in ("mlp", "both") else norm(h, w, second, kind, still_two), "ln_2", s)
 
     x = cut(x, "input", s)
     factor = float(s.get("factor", 1.0))

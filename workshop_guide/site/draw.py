@@ -1,4 +1,4 @@
-"""Draw the guide's pictures from measured.json and from formulas: `python workshop_guide/site/draw.py`."""
+"""Draw the guide's pictures from measured.json, choices.json and formulas: `python workshop_guide/site/draw.py`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # run as a script or loaded by a test: svg.py lies beside it
-from svg import COLOURS, GREY, INK, Axis, Line, bars, chart, picture, words
+from svg import COLOURS, GREY, INK, WIDTH, Axis, Line, bars, chart, picture, words
 
 HERE = Path(__file__).resolve().parent
 PICTURES = HERE.parent / "pictures"
@@ -38,6 +38,7 @@ def drawn() -> dict[str, str]:
         "temperature.svg": _temperature(measured),
         "loop.svg": _loop(),
         "losses.svg": _losses(),
+        "choices.svg": _choices(json.loads((HERE / "choices.json").read_text(encoding="utf-8"))["runs"]),
     }
 
 
@@ -125,6 +126,34 @@ def _losses() -> str:
         body += [words(92, y + 5, f"{loss:.2f}", "end"), words(150, y + 5, meaning)]
     body.insert(2, f'<path d="M110 48V{48 + 30 * (len(MEANINGS) - 1)}" stroke="{COLOURS[0]}" stroke-width="2"/>')
     return picture("What a loss means", body, height=220)
+
+
+def _choices(runs: list[dict[str, Any]]) -> str:
+    """The loss of each choice beside that of the gpt track, and how far two seeds of that are apart."""
+    low, high, left, top = 2.33, 2.38, 190, 52
+
+    def x(loss: float) -> float:
+        return left + (loss - low) / (high - low) * (WIDTH - left - 130)
+
+    seeds = sorted(x(run["loss"]) for run in runs[:2])
+    tall = 30 * len(runs)
+    body = [
+        words(14, 24, "validation loss after 300 steps, nats a character; to the left is better"),
+        f'<rect x="{seeds[0]:.1f}" y="{top - 16}" width="{seeds[1] - seeds[0]:.1f}" height="{tall}" fill="{GREY}"/>',
+    ]
+    for number, run in enumerate(runs):
+        y, colour = top + 30 * number, COLOURS[1] if number == len(runs) - 1 else COLOURS[0]
+        body.append(f'<path d="M{left} {y}H{WIDTH - 130}" stroke="{GREY}" stroke-width="1"/>')
+        body.append(f'<circle cx="{x(run["loss"]):.1f}" cy="{y}" r="6" fill="{colour}"/>')
+        body += [
+            words(left - 12, y + 5, run["name"], "end"),
+            words(WIDTH - 118, y + 5, f"{run['loss']:.3f}"),
+            words(WIDTH - 14, y + 5, f"{run['parameters']:,}", "end"),
+        ]
+    body.append(
+        words(14, top + tall + 6, "grey: how far two seeds of the same model are apart; right: loss, parameters")
+    )
+    return picture("What each choice does to the loss of a small model", body, height=top + tall + 20)
 
 
 if __name__ == "__main__":
