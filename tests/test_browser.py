@@ -139,7 +139,7 @@ def test_a_student_trains_the_gpt_of_the_notebook_watches_it_learn_and_reads_wha
             solve(mine / f"{part}.ipynb", solutions()[f"{part}.py"])
         ours = cells_of(mine / "gpt.ipynb")
         setup, answer, training, writing = (
-            next(number for number, cell in enumerate(ours) if words in cell)
+            next(number for number, cell in enumerate(ours) if f"\n{words}" in f"\n{cell}")
             for words in ("import_parts(", "class GPT(", "picture(GPT)", "check()")
         )
         page = browser.new_page(viewport={"width": 1200, "height": 900})
