@@ -30,8 +30,8 @@ from autograder.capstone.validation import Validation
 
 #: What nanoGPT's README says its recipe reaches.
 TARGET = 1.88
-#: With these the kit gets below the target soonest; found by trying. Everything else is the preset's. Half the steps
-#: of the preset's batch cost less than twice as many of half of it: Muon's share of a step does not grow with the batch.
+#: With these the kit gets below the target soonest; found by trying. Everything else is the preset's. Half as many
+#: steps of twice the batch cost less: what Muon takes of a step does not grow with the batch.
 STEPS, BATCH, WARMUP = 250, 24, 20
 
 
