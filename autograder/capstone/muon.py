@@ -70,7 +70,7 @@ class Muon(torch.optim.Optimizer):
         state = self.state[parameter]
         if "momentum_buffer" not in state:
             state["momentum_buffer"] = torch.zeros_like(parameter)
-        state["momentum_buffer"].lerp_(parameter.grad, 1 - group["momentum"])  # type: ignore[arg-type]
+        state["momentum_buffer"].lerp_(parameter.grad, 1 - group["momentum"])
         direction: Tensor = torch.lerp(parameter.grad, state["momentum_buffer"], group["momentum"])  # type: ignore[arg-type]
         return direction
 
