@@ -61,10 +61,23 @@ def test_the_gpu_figures_can_be_tried_on_a_cpu(
     ]
     bench["capstone_gpu"].main(words)
     said = capsys.readouterr().out
-    assert "of the baseline's time to 9.0" in said and "All of it" in said
+    assert "of the baseline's time to 9." in said and "All of it" in said
     figures = json.loads((tmp_path / "f.json").read_text())
     assert set(figures["peak_flops"]) == {"fp32", "bf16"} and len(figures["speed"]) == 2
     assert [run["seconds_to_target"] is not None for run in figures["runs"]] == [True, True]
+
+
+def test_where_the_baseline_misses_the_target_its_best_is_the_target(
+    bench: dict[str, ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    toy_corpus(tmp_path)
+    bench["capstone_gpu"].main(
+        ["--tiny", "--device", "cpu", "--corpus", str(tmp_path), "--target", "0.1", "--json", str(tmp_path / "f.json")]
+    )
+    assert "The baseline does not reach 0.1 here" in capsys.readouterr().out
+    figures = json.loads((tmp_path / "f.json").read_text())
+    assert figures["target"] == min(loss for _, _, loss in figures["runs"][0]["curve"])
+    assert figures["runs"][0]["seconds_to_target"] is not None
 
 
 def test_a_corpus_that_is_not_there_is_told(bench: dict[str, ModuleType], tmp_path: Path) -> None:

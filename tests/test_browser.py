@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from answers import changed, solutions
 from browsing import PATIENCE, ROOT, SCREENSHOTS, chromium, jupyterlab, jupyterlab_of_course, missing
+from capstone_samples import toy_corpus
 from nbgrader_course import graded
 from sample_reports import sample_class
 
@@ -126,6 +127,55 @@ def test_a_student_sees_the_mistake_the_picture_and_the_hint_mends_the_cell_and_
         assert cells_of(saved)[answer].strip() == RIGHT.strip()
         page.close()
     assert cells_of(ROOT / "exercises" / "notebooks" / "attention.ipynb") == ours, "the course's own is as it was"
+
+
+def test_a_student_trains_the_gpt_of_the_notebook_watches_it_learn_and_reads_what_it_writes(
+    browser: Browser, tmp_path: Path
+) -> None:
+    mine = tmp_path / "my_gpt"
+    toy_corpus(mine / "data" / "corpus")
+    with jupyterlab(tmp_path) as address:
+        for part in ("config", "attention", "mlp", "block"):  # written before, each in its own notebook
+            solve(mine / f"{part}.ipynb", solutions()[f"{part}.py"])
+        ours = cells_of(mine / "gpt.ipynb")
+        setup, answer, training, writing = (
+            next(number for number, cell in enumerate(ours) if f"\n{words}" in f"\n{cell}")
+            for words in ("import_parts(", "class GPT(", "picture(GPT)", "check()")
+        )
+        page = browser.new_page(viewport={"width": 1200, "height": 900})
+        page.set_default_timeout(PATIENCE)
+        page.goto(f"{address}/lab/tree/gpt.ipynb?reset")
+        page.locator('.jp-Notebook-ExecutionIndicator[data-status="idle"]').first.wait_for()
+        book = Notebook(page)
+
+        book.write(answer, solutions()["gpt.py"], "class GPT(nn.Module):")
+        size = "steps=60, batch_size=4, block_size=16, evaluate_every=20"
+        book.write(training, f"from autograder.jupyter import generate, train\n\ntrain({size})", "train(steps")
+        book.write(writing, 'generate("runs/cpu", "my lord", tokens=80)', "generate(")
+        for number in (setup, answer, training, writing):
+            book.run(number)
+
+        book.see(training, "the model learns")
+        book.see(training, "Finished. Best validation loss")
+        assert book.output(training).locator("svg polyline").count(), "the loss is drawn"
+        assert book.output(training).locator("pre").count(), "a sample is shown"
+        book.photograph("5-trained", training)
+
+        book.see(writing, "my lord")
+        written = book.output(writing).first.inner_text().strip()
+        assert len(written) > len("my lord") + 20, written
+        book.photograph("6-written", writing)
+        page.close()
+    state = json.loads(max((mine / "runs" / "cpu" / "checkpoints").glob("step-*/state.json")).read_text())
+    assert state["step"] == 60 and state["code"]["kind"] == "student"
+
+
+def solve(notebook: Path, answer: str) -> None:
+    """Put `answer` into the cell of a notebook that defines the class."""
+    book = json.loads(notebook.read_text(encoding="utf-8"))
+    (cell,) = (each for each in book["cells"] if "\nclass " in f"\n{''.join(each['source'])}")
+    cell["source"] = answer
+    notebook.write_text(json.dumps(book), encoding="utf-8")
 
 
 def cells_of(notebook: Path) -> list[str]:

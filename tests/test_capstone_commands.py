@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from answers import changed, single_file, solutions, write
+from answers import SOLUTIONS, changed, single_file, solutions, write
 from capstone_samples import toy_corpus
 from typer.testing import CliRunner, Result
 
-from autograder.capstone import optimizers
 from autograder.capstone.checkpoint import load
 from autograder.capstone.shelf import Shelf, find_checkpoint
 from autograder.cli import app
 
+TRAINING = (SOLUTIONS / "training.py").read_text(encoding="utf-8")
 #: The cpu preset's model on little text: a second or two.
 QUICK = ("--batch-size", 2, "--block-size", 8, "--steps", 6, "--evaluate-every", 3, "--threads", 1, "--device", "cpu")
 SURE = ("--precision", "fp32", "--no-proof", "--no-samples")
@@ -201,6 +201,24 @@ def test_two_processes_agree_with_one() -> None:
     assert one_run.validation_loss == pytest.approx(two_run.validation_loss, abs=1e-4)
 
 
+def test_two_processes_with_an_own_train_step_and_parts_of_a_batch_agree_with_one() -> None:
+    write(Path("mine"), {"training.py": TRAINING})
+    words = ("train", "--path", "mine", *QUICK, *SURE, "--batch-size", 4, "--optimizer", "own")
+    launch = ("torch.distributed.run", "--standalone", "--nproc-per-node", 2, "-m", "autograder")
+    two = shell(*launch, *words, "--accumulate", 2, "--out", "two")
+    assert two.returncode == 0, two.stdout + two.stderr
+    assert two.stdout.count("Training with your own get_batch, learning_rate, configure_optimizer, train_step") == 1
+    one = workshop(*words, "--accumulate", 4, "--out", "one")
+    assert one.exit_code == 0, one.output
+    one_run, two_run = (load(Shelf(Path(name)).last()) for name in ("one", "two"))
+    assert (
+        one_run.settings["own"] == two_run.settings["own"] == "get_batch,learning_rate,configure_optimizer,train_step"
+    )
+    for name, tensor in one_run.weights.items():
+        assert torch.allclose(tensor, two_run.weights[name], atol=1e-5), name
+    assert one_run.validation_loss == pytest.approx(two_run.validation_loss, abs=1e-4)
+
+
 # What stops them
 
 
@@ -258,13 +276,6 @@ def test_orders_that_cannot_be_carried_out_are_refused(words: tuple[object, ...]
     told = train("--out", "run", *words)
     assert told.exit_code == 1 and said in told.output, told.output
     assert "Traceback" not in told.output
-
-
-def test_without_muon_adamw_trains_alone_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autograder.capstone.run.muon_is_there", lambda: False)
-    told = train(*SURE, "--out", "run")
-    assert told.exit_code == 0 and "training with AdamW alone" in told.output
-    assert optimizers.muon_is_there() == hasattr(torch.optim, "Muon")
 
 
 def test_generate_refuses_what_is_no_checkpoint_of_its_own() -> None:

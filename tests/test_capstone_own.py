@@ -22,6 +22,7 @@ from autograder.capstone.trouble import CapstoneError
 from autograder.cli import app
 from autograder.track import load_track
 
+CPU = Hardware(torch.device("cpu"), "fp32")
 TRAINING = (SOLUTIONS / "training.py").read_text(encoding="utf-8")
 
 
@@ -109,6 +110,31 @@ def test_own_code_that_raises_is_told_with_its_line(corpus: Corpus, tmp_path: Pa
     who = learner(tmp_path / "me", TRAINING.replace("    model.train()\n    optimizer", "    1 / 0\n    optimizer"))
     with pytest.raises(CapstoneError, match=r"ZeroDivisionError.*training\.py"):
         trainer(corpus, tmp_path / "run", who).run()
+
+
+def test_a_train_step_that_several_processes_cannot_share_is_refused(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sum that a second process would give stands in for it: the same weights, then others."""
+    monkeypatch.setattr(Processes, "wrap", lambda self, model: model)
+    monkeypatch.setattr(Processes, "wait", lambda self: None)
+    monkeypatch.setattr(Processes, "agree", lambda self, flag: flag)
+    two = Processes(0, 2, 0)
+    for apart in (0.0, 0.001):
+        monkeypatch.setattr(Processes, "sum", lambda self, value, apart=apart: 2 * value + apart)
+        one = OwnTrainer(
+            learner(tmp_path / "me"),
+            corpus,
+            toy_settings(optimizer="own", own="train_step"),
+            tmp_path / str(apart),
+            CPU,
+            two,
+        )
+        if apart:
+            with pytest.raises(CapstoneError, match=r"without loss.backward.*--optimizer adamw"):
+                one.run()
+        else:
+            assert one.run().reason == "finished"
 
 
 def test_without_a_training_py_the_command_says_so(corpus: Corpus, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from autograder.capstone.corpus import Corpus, save
 from autograder.capstone.hardware import Hardware, choose_device, faster_precision, faster_threads
 from autograder.capstone.journal import Journal, draw_curve, read_metrics
 from autograder.capstone.mishaps import in_words
+from autograder.capstone.muon import Muon
 from autograder.capstone.optimizers import Optimizers, rate_factor
 from autograder.capstone.presets import Settings, load_preset, preset_names
 from autograder.capstone.processes import Processes, joined, unsynchronised
@@ -280,6 +281,40 @@ def test_muon_takes_the_blocks_matrices_and_adamw_the_rest() -> None:
     }
     others = {named[id(p)] for group in adamw.param_groups for p in group["params"]}
     assert muons | others == set(named.values()) and not muons & others
+
+
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="this torch has no Muon to compare with")
+def test_a_step_is_that_of_torchs_muon_for_matrices_of_any_shapes() -> None:
+    draw = torch.Generator().manual_seed(1)
+    ours = [nn.Parameter(torch.randn(shape, generator=draw)) for shape in ((8, 8), (24, 8), (8, 24), (8, 8), (8, 24))]
+    theirs = [nn.Parameter(p.detach().clone()) for p in ours]
+    one = Muon(ours, 0.1, momentum=0.9, weight_decay=0.2)
+    other = torch.optim.Muon(theirs, lr=0.1, momentum=0.9, weight_decay=0.2)
+    for _ in range(3):
+        for mine, torchs in zip(ours, theirs, strict=True):
+            mine.grad = torch.randn(mine.shape, generator=draw)
+            torchs.grad = mine.grad.clone()
+        one.step()
+        other.step()
+    for mine, torchs in zip(ours, theirs, strict=True):
+        assert torch.allclose(mine, torchs, atol=0.02), (mine - torchs).abs().max()  # bfloat16 has three digits
+
+
+def test_each_of_several_maps_in_a_matrix_is_made_orthogonal_for_itself() -> None:
+    draw = torch.Generator().manual_seed(2)
+    whole = nn.Parameter(torch.zeros(24, 8))
+    apart = [nn.Parameter(torch.zeros(8, 8)) for _ in range(3)]
+    whole.grad = torch.randn(24, 8, generator=draw) * torch.tensor([1.0, 10.0, 100.0]).repeat_interleave(8)[:, None]
+    for part, gradient in zip(apart, whole.grad.chunk(3), strict=True):
+        part.grad = gradient.clone()
+    Muon([whole], 1.0, maps=3).step()
+    Muon(apart, 1.0).step()
+    assert torch.allclose(whole, torch.cat([p.detach() for p in apart]), atol=1e-3)
+    for part in apart:  # the smallest gradient moved as far as the largest
+        values = torch.linalg.svdvals(part.detach())
+        assert float(values.min()) > 0.5 and float(values.max()) < 1.3
+    with pytest.raises(ValueError, match="3 equal maps"):
+        Muon([nn.Parameter(torch.zeros(8, 8))], 1.0, maps=3)
 
 
 # Batches and validation

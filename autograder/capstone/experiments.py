@@ -18,7 +18,7 @@ from autograder.capstone.corpus import TRAINING_SHARE, Corpus, Ids
 from autograder.capstone.dropout import add_dropout
 from autograder.capstone.hardware import Hardware
 from autograder.capstone.learner import Learner
-from autograder.capstone.optimizers import Optimizers, muon_is_there
+from autograder.capstone.optimizers import Optimizers
 from autograder.capstone.presets import Settings, load_preset
 from autograder.capstone.processes import Processes
 from autograder.capstone.validation import Validation
@@ -83,10 +83,9 @@ class Experiment:
 
 def base_settings(steps: int, seed: int, threads: int) -> Settings:
     """Return what each experiment starts from: 0.1M parameters, some ten seconds for 300 steps on two cores."""
-    optimizer = "muon" if muon_is_there() else "adamw"
     small: dict[str, Any] = {"n_layer": 2, "n_head": 4, "n_embd": 64, "block_size": 64, "batch_size": 16}
     return dataclasses.replace(
-        load_preset("cpu", optimizer).settings,
+        load_preset("cpu").settings,
         **small,
         steps=steps,
         warmup=max(1, steps // 20),

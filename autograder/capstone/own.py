@@ -15,6 +15,7 @@ from autograder.capstone.hardware import Hardware
 from autograder.capstone.learner import Learner, broken
 from autograder.capstone.optimizers import BETAS, Optimizers
 from autograder.capstone.presets import Settings
+from autograder.capstone.processes import Processes
 from autograder.capstone.trainer import Trainer
 from autograder.capstone.trouble import CapstoneError
 from autograder.probe.faults import Fault, describe_exception
@@ -32,6 +33,8 @@ CHECKS = {
 }
 #: Any seed will do; with one of its own a run does not depend on luck.
 SEED = 1337
+#: Sums of the same weights differ by less, relative to their size; those of models trained apart by more.
+SAME = 1e-12
 
 Functions = Mapping[str, Callable[..., Any]]
 
@@ -58,9 +61,13 @@ def passing(path: Path, track: Track) -> tuple[list[str], dict[str, str]]:
     return found, wrong
 
 
-def choose(path: Path, track: Track, say: Callable[[str], object]) -> str:
-    """Return the names of the functions that a run uses, joined by commas, and tell which, and why not the others."""
-    found, wrong = passing(path, track)
+def choose(path: Path, track: Track, say: Callable[[str], object], processes: Processes = Processes()) -> str:  # noqa: B008
+    """Return the names of the functions that a run uses, joined by commas, and tell which, and why not the others.
+
+    Of several processes the first one checks, and all use what it found.
+    """
+    passed, wrong = passing(path, track) if processes.first else ([], {})
+    found = [name for name in CHECKS if processes.agree(name in passed)]
     if found:
         say(f"Training with your own {', '.join(found)}.")
     for name, why in wrong.items():
@@ -140,7 +147,7 @@ class OwnTrainer(Trainer):
             vars(own_batches).update(vars(self._batches))
             own_batches.get_batch = functions["get_batch"]
             self._batches = own_batches
-        self._step_function = functions.get("train_step")
+        self._step_function, self._compared = functions.get("train_step"), False
         self._stepped = _Forward(self._wrapped, self._forward, hardware)
 
     def _train_step(self) -> Tensor:
@@ -152,7 +159,23 @@ class OwnTrainer(Trainer):
         loss = self._step_function(
             self._stepped, self._own.single, batches, settings.rate * self._factor, settings.clip
         )
+        if self._processes.count > 1 and not self._compared:
+            self._compare()
         return torch.tensor(float(loss), device=self._hardware.device)
+
+    def _compare(self) -> None:
+        """Refuse a train_step that trains another model in each process: once, after the first step.
+
+        Gradients are averaged over the processes by `backward`; one that gets them in another way has its own alone.
+        """
+        self._compared = True
+        own = float(sum(parameter.detach().double().sum() for parameter in self.model.parameters()))
+        mean = self._processes.sum(own) / self._processes.count
+        if self._processes.agree(abs(mean - own) > SAME * max(1.0, abs(own))):
+            raise CapstoneError(
+                "Your train_step gets its gradients without loss.backward(), and several processes share theirs there: "
+                "each would train another model. Train in one process, or with --optimizer adamw."
+            )
 
 
 class _Forward(nn.Module):

@@ -35,7 +35,6 @@ from autograder.capstone.learner import (
     reference_learner,
 )
 from autograder.capstone.mishaps import in_words
-from autograder.capstone.optimizers import muon_is_there
 from autograder.capstone.own import CHECKS, OwnTrainer, choose
 from autograder.capstone.presets import OWN, Preset, Settings, load_preset
 from autograder.capstone.processes import Processes
@@ -122,13 +121,13 @@ def _go_on(order: Order, corpus: Corpus, processes: Processes, say: Say) -> Prep
 
 
 def _start(order: Order, corpus: Corpus, processes: Processes, say: Say) -> Prepared:
-    preset = load_preset(order.preset, _optimizer(order, say))
+    preset = load_preset(order.preset, order.optimizer)
     device = choose_device(order.device, processes.local_rank)
     settings = dataclasses.replace(
         preset.settings, **order.changes, seed=order.seed, device=device.type, compile=order.compile
     )
     learner = _learner(order)
-    settings = _with_own(order, settings, learner, say)
+    settings = _with_own(order, settings, learner, processes, say)
     _announce(preset, settings, corpus, say)
     with in_words(settings, learner.folder, "The trial of your model"):
         settings = _tried(order, settings, learner, corpus, processes, say)
@@ -149,7 +148,7 @@ def _is_stub(learner: Learner, name: str) -> bool:
     return f'"{name} is still to be written"' in text
 
 
-def _with_own(order: Order, settings: Settings, learner: Learner, say: Say) -> Settings:
+def _with_own(order: Order, settings: Settings, learner: Learner, processes: Processes, say: Say) -> Settings:
     """Return the settings with the student's functions that the run uses."""
     there = [name for name in CHECKS if name in learner.code.sources and not _is_stub(learner, name)]
     if order.optimizer != OWN:
@@ -161,7 +160,7 @@ def _with_own(order: Order, settings: Settings, learner: Learner, say: Say) -> S
         raise CapstoneError(
             f"--optimizer own needs a training.py, and there is none in {where}: workshop check training"
         )
-    return dataclasses.replace(settings, own=choose(order.path, load_track(), say))
+    return dataclasses.replace(settings, own=choose(order.path, load_track(), say, processes))
 
 
 def _tried(
@@ -212,13 +211,6 @@ def _corpus(order: Order, processes: Processes, say: Say) -> Corpus:
         corpora.save(corpora.from_plays(order.corpus), order.corpus)
     processes.wait()
     return corpora.load(order.corpus)
-
-
-def _optimizer(order: Order, say: Say) -> str:
-    if order.optimizer == "muon" and not muon_is_there():
-        say(f"torch {torch.__version__} has no Muon (2.9 and later have): training with AdamW alone.")
-        return "adamw"
-    return order.optimizer
 
 
 def _clear(out: Path) -> None:

@@ -22,7 +22,7 @@ MEANINGS = (
     (2.48, "what follows the last character"),
     (2.03, "what follows the last two"),
     (1.77, "what follows the last three"),
-    (1.52, "what a small GPT finds in 64 characters (the preset cpu, 2,000 steps)"),
+    (1.53, "what a small GPT finds in 64 characters (the preset cpu, 2,000 steps)"),
 )
 
 
