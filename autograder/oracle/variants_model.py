@@ -105,6 +105,24 @@ def block(x: Tensor, w: Weights, s: Switches) -> Tensor:
     if order == "residual of first norm":
         y = one(x) + attn(one(x))
         return y + feed(two(y))
+    if order == "residual of second norm":
+        y = x + attn(one(x))
+        h = two(y)
+        return h + feed(h)
+    if order == "mlp of attention alone":
+        a = attn(one(x))
+        return x + a + feed(two(a))
+    if order == "mlp of the first norm's result":
+        h = one(x)
+        y = x + attn(h)
+        return y + feed(two(h))
+    if order == "mlp twice":
+        y = x + feed(one(x))
+        return y + feed(two(y))
+    if order in ("ln_2 at the end", "ln_1 at the end"):
+        y = x + attn(one(x))
+        y = y + feed(two(y))
+        return norm(y, w, second if order == "ln_2 at the end" else first, kind)
     if order == "attention lost":
         return x + feed(two(x))
     if order == "mlp lost":
@@ -135,19 +153,29 @@ def gpt(idx: Tensor, w: Weights, config: Config, s: Switches) -> Tensor:
     length, width = idx.shape[1], config["n_embd"]
     table, positions = w["transformer.wte.weight"], w["transformer.wpe.weight"]
     x = cut(_embed(idx, table, positions, length, width, s), "embeddings", s)
+    start = x
     still = s.get("still", "")
     kind = s.get("final", "ln_f")
-    if kind == "before blocks":
+    if kind in ("before blocks", "before and after"):
         x = norm(x, w, "transformer.ln_f")
     layers = list(range(config["n_layer"]))
-    layers = {"no first": layers[1:], "no last": layers[:-1], "reversed": layers[::-1], "none": []}.get(
-        s.get("blocks", ""), layers
-    )
+    layers = {
+        "no first": layers[1:],
+        "no last": layers[:-1],
+        "reversed": layers[::-1],
+        "none": [],
+        "first half": layers[: len(layers) // 2],
+        "every other": layers[::2],
+        "each twice": [layer for layer in layers for _ in range(2)],
+        "last twice": [*layers, *layers[-1:]],
+    }.get(s.get("blocks", ""), layers)
     if s.get("blocks") == "not chained":
         layers = layers[-1:]
     if s.get("blocks") == "first only":
         layers = [0] * config["n_layer"]
     for place, layer in enumerate(layers):
+        if s.get("positions") in ("in every block", "in every block too"):
+            x = x + positions[:length]
         y = apply_standin("block", x, w[f"transformer.h.{layer}.{WEIGHT_NAMES['block']}"])
         x = x + y if s.get("blocks") == "residual around" else y
         if place == 0:
@@ -156,7 +184,9 @@ def gpt(idx: Tensor, w: Weights, config: Config, s: Switches) -> Tensor:
             x = cut(x, "last block", s)
         if kind == "in the loop":
             x = norm(x, w, "transformer.ln_f")
-    if kind == "ln_f":
+    if s.get("blocks") == "embeddings added":
+        x = x + start
+    if kind in ("ln_f", "before and after"):
         x = norm(x, w, "transformer.ln_f", still=still)
     if kind == "twice":
         x = norm(norm(x, w, "transformer.ln_f"), w, "transformer.ln_f")
@@ -193,8 +223,10 @@ def _embed(idx: Tensor, table: Tensor, positions: Tensor, length: int, width: in
     added = cut(positions[places], "positions", s)
     if s.get("position gradient by count"):
         added = functional.embedding(places.expand(idx.shape), positions, scale_grad_by_freq=True)
-    if kind == "left out":
+    if kind in ("left out", "in every block"):
         return tokens
+    if s.get("tokens") == "scaled with positions":
+        return torch.mul(tokens + added, width**0.5)
     if kind == "multiplied":
         return tokens * added
     if kind == "twice":
