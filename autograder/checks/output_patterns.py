@@ -190,7 +190,7 @@ def _of_positions(wrong: Tensor, attention: bool) -> Iterator[Pattern]:
         else:
             yield (
                 "position 0, which sees itself alone, is wrong too",
-                "It sees one position, so its scores do not matter: look at how q, k, v and heads are cut, and at c_proj.",
+                "It sees one position, so its scores do not matter: look at how q, k, v and heads are cut, at c_proj.",
             )
     elif not bool(at.all()):
         yield "", "What keeps to some positions was done to those alone: an index, a length written in, a mask."
