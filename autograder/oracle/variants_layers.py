@@ -22,8 +22,10 @@ def cut(value: Tensor, place: str, s: Switches) -> Tensor:
 
 
 def linear(x: Tensor, w: Weights, name: str, s: Switches) -> Tensor:
-    """Apply a layer; one that lacks a bias has none, and so has the one that the switch "no bias" calls."""
-    bias = None if s.get("no bias") == name else w.get(f"{name}.bias")
+    """Apply a layer; one that lacks a bias has none, and so has the one that the switch "no bias" names."""
+    bias = w.get(f"{name}.bias")
+    if bias is not None and name in (s.get("no bias"), s.get("bias twice")):
+        bias = 2 * bias if name == s.get("bias twice") else None
     return functional.linear(x, w[f"{name}.weight"], bias)
 
 
@@ -37,6 +39,8 @@ def attention(x: Tensor, w: Weights, config: Config, s: Switches) -> Tensor:
         heads, size = size, heads
         per_head = size if s.get("heads") == "swapped" else heads
     x = cut(x, "input", s)
+    if s.get("input") == "normalised":
+        x = functional.layer_norm(x, x.shape[-1:])
     q, k, v = _split(linear(x, w, "c_attn", s), s.get("order", "qkv"), heads, size)
     if any(s.get(f"cut input of {name}") for name in "qkv"):
         still = _split(linear(x.detach(), w, "c_attn", s), s.get("order", "qkv"), heads, size)
@@ -53,6 +57,8 @@ def attention(x: Tensor, w: Weights, config: Config, s: Switches) -> Tensor:
     def spread(t: Tensor) -> Tensor:
         if s.get("spread") == "view":  # reshaped without the transpose
             return t.reshape(batch, heads, length, size)
+        if s.get("spread") == "head_dim first":
+            return t.reshape(batch, length, size, heads).permute(0, 3, 1, 2)
         return t.reshape(batch, length, heads, size).transpose(1, 2)  # (B, H, T, D)
 
     q, k, v = spread(q), spread(k), spread(v)
@@ -60,16 +66,17 @@ def attention(x: Tensor, w: Weights, config: Config, s: Switches) -> Tensor:
         q, k, v = (t.transpose(1, 2) for t in (q, k, v))
     if s.get("norm") == "unit q and k":
         q, k = functional.normalize(q, dim=-1), functional.normalize(k, dim=-1)
+    if s.get("values") in ("of the first head", "and keys of the first head"):
+        v = v[:, :1].expand_as(v)
+        k = k if s["values"] == "of the first head" else k[:, :1].expand_as(k)
     keys = k.reshape(*k.shape[:2], k.shape[3], k.shape[2]) if s.get("transpose") == "view" else k.transpose(-2, -1)
     scores = q @ keys * _scale(s.get("scale", "head_dim"), config, per_head, length)
     if s.get("scores") == "uniform":
         scores = torch.zeros_like(scores)
-    if s.get("values") == "of the first head":
-        v = v[:, :1].expand_as(v)
     # A softmax over heads meets rows that are masked in every head: -inf would make them NaN, -1e9 does not.
     scores = _masked(scores, s.get("mask", "causal"), -1e9 if s.get("softmax") == "heads" else -math.inf)
     weights = _weigh(scores, s.get("softmax", "keys"))
-    if s.get("mask") == "only the future":
+    if s.get("mask") in ("only the future", "not itself, and no NaN"):
         weights = weights.nan_to_num(0.0)  # as scaled_dot_product_attention leaves a row that is masked whole
     if s.get("mask") == "after softmax":
         weights = weights * torch.tril(torch.ones_like(weights))
@@ -79,7 +86,7 @@ def attention(x: Tensor, w: Weights, config: Config, s: Switches) -> Tensor:
     if s.get("spread") == "over heads":
         y = y.transpose(1, 2)
     if s.get("merge") == "interleaved":
-        y = y.permute(0, 2, 3, 1).reshape(batch, length, width)
+        y = y.permute(0, 2, 3, 1).reshape(batch, length, width)  # (B, T, D, H)
     elif s.get("merge") == "no transpose":
         y = y.reshape(batch, length, width)
     elif s.get("merge") == "backwards":
@@ -127,15 +134,21 @@ def _scale(kind: str, config: Config, size: int, length: int) -> float:
         "n_layer": config["n_layer"] ** -0.5,
         "block_size": config["block_size"] ** -0.5,
         "64": 0.125,
+        "half of head_dim": 2.0 / size,
+        "rounded root": 1.0 / int(math.sqrt(size)),
     }
     return scales[kind]
+
+
+#: The last diagonal that a mistaken mask keeps.
+_DIAGONALS = {"sees the next": 1, "not itself": -1, "not itself, and no NaN": -1}
 
 
 def _masked(scores: Tensor, kind: str, hidden: float) -> Tensor:
     if kind in ("none", "after softmax"):
         return scores
     rows, columns = scores.shape[-2:]
-    keep = torch.ones(rows, columns, dtype=torch.bool).tril({"sees the next": 1, "not itself": -1}.get(kind, 0))
+    keep = torch.ones(rows, columns, dtype=torch.bool).tril(_DIAGONALS.get(kind, 0))
     if kind == "upside down":
         keep = keep.T
     if kind == "only the future":
