@@ -84,7 +84,9 @@ def _patterns(a: Tensor, e: Tensor, heads: Heads | None) -> Iterator[Pattern]:
 def _a_factor(a: Tensor, e: Tensor, size: float) -> Iterator[Pattern]:
     square = float((e * e).sum())
     factor = float((a * e).sum()) / square if square else 0.0
-    if abs(factor) > 1e-6 and float((a - factor * e).abs().max()) <= SAME * size * max(abs(factor), 1.0):
+    if abs(factor) < 1e-6 or abs(factor - 1) < 1e-3:
+        return
+    if float((a - factor * e).abs().max()) <= SAME * size * max(abs(factor), 1.0):
         if abs(factor + 1) < 1e-3:
             yield "it is the right one with the wrong sign", "Something is subtracted, or negated, that should not be."
         else:

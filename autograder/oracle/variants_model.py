@@ -40,17 +40,25 @@ def norm(x: Tensor, w: Weights, name: str, kind: str = "layer", still: str = "")
         "only centred": lambda: x - x.mean(-1, keepdim=True),
         "no root": lambda: (x - x.mean(-1, keepdim=True)) / (x.var(-1, unbiased=False, keepdim=True) + 1e-5),
         "left out": lambda: x,
+        "over time and channels": lambda: functional.layer_norm(x, x.shape[-2:]),
+        "bare": lambda: functional.layer_norm(x, x.shape[-1:]),
+        "shifted first": lambda: functional.layer_norm(x, x.shape[-1:]),
+        "one more gain": lambda: functional.layer_norm(x, x.shape[-1:]),
     }
     plain = _with_still_statistics(x, still) if still else norms[kind]()
-    if kind == "left out":
+    if kind in ("left out", "bare"):
         return plain
+    if kind == "shifted first" and shift is not None:
+        return torch.mul(plain + shift, gain)
+    if kind == "one more gain":
+        gain = gain + 1
     scaled: Tensor = plain * gain
     if shift is not None:
         scaled = scaled + shift
     return scaled
 
 
-def block(x: Tensor, w: Weights, s: Switches) -> Tensor:
+def block(x: Tensor, w: Weights, config: Config, s: Switches) -> Tensor:
     """Pre-norm block around stand-ins: x (B, T, C) -> (B, T, C)."""
 
     def attn(h: Tensor) -> Tensor:
@@ -77,7 +85,9 @@ def block(x: Tensor, w: Weights, s: Switches) -> Tensor:
         return cut(h if s.get("unnormed") in ("mlp", "both") else norm(h, w, second, kind, still), "ln_2", s)
 
     x = cut(x, "input", s)
-    factor = float(s.get("factor", 1.0))
+    depth = (2 * config["n_layer"]) ** -0.5
+    factor = depth if s.get("factor") == "by depth" else float(s.get("factor", 1.0))
+    factor_a, factor_m = (factor * float(s.get(f"{name} factor", 1.0)) for name in ("attention", "mlp"))
     order = s.get("order", "pre-norm")
     if order == "post-norm":
         y = norm(x + attn(x), w, first, kind)
@@ -130,6 +140,13 @@ def block(x: Tensor, w: Weights, s: Switches) -> Tensor:
     if order == "attention twice":
         y = x + attn(one(x))
         return y + attn(two(y))
+    if order == "attention again":
+        y = x + attn(one(x))
+        y = y + attn(one(y))
+        return y + feed(two(y))
+    if order == "sums divided":
+        y = (x + attn(one(x))) * 0.5**0.5
+        return torch.mul(y + feed(two(y)), 0.5**0.5)
     if order == "norm twice":
         y = x + attn(norm(one(x), w, first, kind))
         return y + feed(two(y))
@@ -137,7 +154,7 @@ def block(x: Tensor, w: Weights, s: Switches) -> Tensor:
         y = x + attn(one(x))
         return y + feed(norm(two(y), w, second, kind))
     a = attn(one(x))
-    y = a if order == "no attention residual" else cut(x, "first residual", s) + factor * a
+    y = a if order == "no attention residual" else cut(x, "first residual", s) + factor_a * a
     m = feed(two(y))
     if order == "no mlp residual":
         return m
@@ -145,7 +162,7 @@ def block(x: Tensor, w: Weights, s: Switches) -> Tensor:
         return x + m
     if order == "input added twice":
         return x + y + m
-    return cut(y, "second residual", s) + factor * m
+    return cut(y, "second residual", s) + factor_m * m
 
 
 def gpt(idx: Tensor, w: Weights, config: Config, s: Switches) -> Tensor:
