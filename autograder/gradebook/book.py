@@ -150,9 +150,14 @@ class Book:
         for part in self._track.graded:
             cell = graded.get(grade_cell(part))
             if cell is None:
+                there = ",".join(each.name for each in self._track.every if grade_cell(each) in graded)
                 raise CourseError(
-                    f"The assignment {name!r} has no cell {grade_cell(part)!r} in the gradebook: its notebook is not "
-                    f"ours, or was built for another course or other parts (--track, --parts). {self._how_to_build()}"
+                    f"The assignment {name!r} has no cell {grade_cell(part)!r} in the gradebook. "
+                    + (
+                        f"It was built for --parts {there}: grade with these."
+                        if there
+                        else f"Its notebook is not ours, or is of another course (--track). {self._how_to_build()}"
+                    )
                 )
             self._refuse_other_points(part, float(cell.max_score))
             found[part.name] = _Cells(cell.id, answers.get(answer_cell(part)))
