@@ -15,6 +15,8 @@ from autograder.checks.evidence import TOLERANCE
 
 #: Two numbers that agree to this, in units of the largest expected one, are the same: rounding of float32 is far below.
 SAME = 1e-4
+#: What may be left of an error, as a share of it, where a pattern explains it.
+LEFT = 0.02
 #: Undoing a projection multiplies rounding by its condition: heads agree to this, and are told up to this condition.
 SAME_HEADS = 2e-3
 CONDITION = 1e4
@@ -57,14 +59,19 @@ def _patterns(a: Tensor, e: Tensor, heads: Heads | None) -> Iterator[Pattern]:
             "Something multiplies by 0, or the result is lost: follow one value through forward.",
         )
         return
-    yield from _a_factor(a, e, size)
     wrong = (a - e).abs() > TOLERANCE * size
     if not bool(wrong.any()):
         return
+    # A pattern is one where hardly anything of the error is left once it is taken into account.
+    tight = min(SAME * size, LEFT * float((a - e).abs().max()))
+    yield from _a_factor(a, e, tight)
     if bool((a[wrong] == 0).all()):
         yield "every wrong value is 0", "Something sets values to 0: a ReLU, a mask, or a dropout at the end."
-    yield from _an_offset(a, e, size)
-    yield from _an_order(a, e, size)
+    limit = float(a.abs().max())
+    if bool((a[wrong].abs() >= limit - tight).all()) and bool((e[wrong].abs() > limit).all()):
+        yield f"every value beyond {limit:.4g} is cut off there", "Nothing is clipped or clamped: look for clamp()."
+    yield from _an_offset(a, e, tight)
+    yield from _an_order(a, e, tight)
     if heads is not None:
         yield from _of_heads(a, e, heads)
     if heads is not None and len(wrong[0]) > 1 and not bool(wrong[:, 0].any()):
@@ -81,12 +88,12 @@ def _patterns(a: Tensor, e: Tensor, heads: Heads | None) -> Iterator[Pattern]:
     yield from _of_positions(wrong, heads is not None)
 
 
-def _a_factor(a: Tensor, e: Tensor, size: float) -> Iterator[Pattern]:
+def _a_factor(a: Tensor, e: Tensor, tight: float) -> Iterator[Pattern]:
     square = float((e * e).sum())
     factor = float((a * e).sum()) / square if square else 0.0
     if abs(factor) < 1e-6 or abs(factor - 1) < 1e-3:
         return
-    if float((a - factor * e).abs().max()) <= SAME * size * max(abs(factor), 1.0):
+    if float((a - factor * e).abs().max()) <= tight * max(abs(factor), 1.0):
         if abs(factor + 1) < 1e-3:
             yield "it is the right one with the wrong sign", "Something is subtracted, or negated, that should not be."
         else:
@@ -96,23 +103,22 @@ def _a_factor(a: Tensor, e: Tensor, size: float) -> Iterator[Pattern]:
             )
 
 
-def _an_offset(a: Tensor, e: Tensor, size: float) -> Iterator[Pattern]:
+def _an_offset(a: Tensor, e: Tensor, tight: float) -> Iterator[Pattern]:
     off = a - e
-    if len(off) * off.shape[1] > 1 and float((off - off[:1, :1]).abs().max()) <= SAME * size:
+    if len(off) * off.shape[1] > 1 and float((off - off[:1, :1]).abs().max()) <= tight:
         yield (
             "it is off by the same vector at every position",
             "A bias is left out, or something is added that does not depend on the input.",
         )
-    if off.shape[2] > 1 and float((off - off[:, :, :1]).abs().max()) <= SAME * size:
+    if off.shape[2] > 1 and float((off - off[:, :, :1]).abs().max()) <= tight:
         yield (
-            "at each position it is off by one number, the same in all channels",
+            "at each position it is off by one number, the same for all of its values",
             "Something is added to, or taken from, a whole row: a mean, a maximum, a log of a sum.",
         )
 
 
-def _an_order(a: Tensor, e: Tensor, size: float) -> Iterator[Pattern]:
+def _an_order(a: Tensor, e: Tensor, tight: float) -> Iterator[Pattern]:
     """Look for the right numbers at other places."""
-    tight = SAME * size
     for axis, name in enumerate(("batch rows", "positions", "channels")):
         if e.shape[axis] > 1 and _close(a, e.flip(axis), tight):
             yield f"the {name} are in reverse order", "Look for flip(), [::-1] or a loop that counts down."
@@ -162,9 +168,17 @@ def _of_heads(a: Tensor, e: Tensor, heads: Heads) -> Iterator[Pattern]:
     places = [
         [j for j in range(number) if _close(by_head[:, :, i], right_heads[:, :, j], tight)] for i in range(number)
     ]
-    if off.any() and all(places):
+    if found and all(places):
         order = ", ".join(str(each[0]) for each in places)
         yield f"the heads are right, and joined as {order}", "Join the heads in their own order, 0 to n_head - 1."
+        return
+    # With one position to see, scores do not matter: a mistake in them besides hides nothing there.
+    order = _order_of_the_first(by_head[:, 0], right_heads[:, 0], tight)
+    if order:
+        yield (
+            f"at position 0, which sees itself alone, the heads are right, and joined as {order}",
+            "Join the heads in their own order, 0 to n_head - 1; look at the scores after that.",
+        )
         return
     if _close(mine.sort(-1).values, right.sort(-1).values, tight):
         yield (
@@ -179,6 +193,16 @@ def _of_heads(a: Tensor, e: Tensor, heads: Heads) -> Iterator[Pattern]:
             "what each head gives is right up to a factor of its own at each position",
             "The weights of a row do not add up to 1: something divides or multiplies after the softmax.",
         )
+
+
+def _order_of_the_first(mine: Tensor, right: Tensor, tight: float) -> str:
+    """Return the order in which heads (B, n_head, head_dim) are joined at position 0; empty where it is the right one,
+    or none."""
+    number = mine.shape[1]
+    places = [[j for j in range(number) if _close(mine[:, i], right[:, j], tight)] for i in range(number)]
+    if all(places) and any(i not in each for i, each in enumerate(places)):
+        return ", ".join(str(each[0]) for each in places)
+    return ""
 
 
 def _of_positions(wrong: Tensor, attention: bool) -> Iterator[Pattern]:
