@@ -160,17 +160,17 @@ def _of_heads(a: Tensor, e: Tensor, heads: Heads) -> Iterator[Pattern]:
     by_head, right_heads = mine.reshape(shape), right.reshape(shape)
     off = (by_head - right_heads).abs().amax(dim=(0, 1, 3)) > tight  # (n_head)
     found = off.nonzero().flatten().tolist()
-    if 0 < len(found) < number:
-        which = f"head {found[0]} of {number}" if len(found) == 1 else f"heads {_listed(found)} of {number}"
-        meaning = "What keeps to some heads was done to those alone: a slice, a mask, an index that is off."
-        yield f"before c_proj only {which} {'is' if len(found) == 1 else 'are'} wrong", meaning
-        return
     places = [
         [j for j in range(number) if _close(by_head[:, :, i], right_heads[:, :, j], tight)] for i in range(number)
     ]
     if found and all(places):
         order = ", ".join(str(each[0]) for each in places)
         yield f"the heads are right, and joined as {order}", "Join the heads in their own order, 0 to n_head - 1."
+        return
+    if 0 < len(found) < number:
+        which = f"head {found[0]} of {number}" if len(found) == 1 else f"heads {_listed(found)} of {number}"
+        meaning = "What keeps to some heads was done to those alone: a slice, a mask, an index that is off."
+        yield f"before c_proj only {which} {'is' if len(found) == 1 else 'are'} wrong", meaning
         return
     # With one position to see, scores do not matter: a mistake in them besides hides nothing there.
     order = _order_of_the_first(by_head[:, 0], right_heads[:, 0], tight)
