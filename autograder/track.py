@@ -18,6 +18,9 @@ T = TypeVar("T")
 #: `gpt_hints.toml` holds the hints of track `gpt`: it lies beside the tracks, and is none.
 HINTS_SUFFIX = "_hints.toml"
 
+#: The course that a command means when it names none.
+DEFAULT = "gpt"
+
 
 @dataclass(frozen=True)
 class Part:
@@ -201,7 +204,7 @@ def fields_of(config: Mapping[str, int]) -> dict[str, int]:
     return dict(config)
 
 
-def load_track(name_or_path: str = "gpt") -> Track:
+def load_track(name_or_path: str = DEFAULT) -> Track:
     """Read a track by name (`gpt`) or from a TOML file. Raises ValueError when it is unknown or ill-formed."""
     if name_or_path.endswith(".toml"):
         text = Path(name_or_path).read_text(encoding="utf-8")

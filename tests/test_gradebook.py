@@ -207,6 +207,11 @@ def test_points_or_cells_that_differ_from_the_course_are_refused_before_anything
     assert "no cell 'config-score'" in told(workshop("grade", "--nbgrader", course, "other"))
 
 
+def test_other_parts_than_the_assignment_holds_are_refused_with_those_that_it_holds(course: Path) -> None:
+    refused = told(workshop("grade", "--nbgrader", course, ASSIGNMENT, "--parts", "training"))
+    assert "no cell 'training-score'" in refused and "--parts config,attention,mlp,block,gpt" in refused
+
+
 def test_settings_that_do_not_run_or_move_the_folders_are_refused(course: Path) -> None:
     settings = course / "nbgrader_config.py"
     own = settings.read_text(encoding="utf-8")

@@ -14,7 +14,10 @@ from submission_samples import notebook
 from autograder.authoring.build import solved_notebooks
 from autograder.jupyter import import_parts
 from autograder.jupyter.cells import definitions
-from autograder.jupyter.gathering import gather
+from autograder.jupyter.checking import grade_gathered
+from autograder.jupyter.gathering import STUDENT, gather
+from autograder.jupyter.splitting import split
+from autograder.sandbox import Nursery
 from autograder.submission import read_submission
 from autograder.track import load_track
 
@@ -109,8 +112,36 @@ def test_a_notebook_with_several_classes_serves_the_saved_ones_that_import_them(
 ) -> None:
     fill(tmp_path, {"block.ipynb": solved["block.ipynb"]})
     found = gather(TRACK, [solutions()["attention.py"], solutions()["mlp.py"]], tmp_path)
-    assert found.submission.tree["attention.py"] == b"from model import CausalSelfAttention\n"
-    assert found.submission.sources["Block"] == "block.py"
+    own = {part: found.submission.tree[f"{part}.py"] for part in ("attention", "mlp")}
+    assert b"class CausalSelfAttention" in own["attention"] and b"class MLP" not in own["attention"]
+    assert b"class MLP" in own["mlp"] and found.submission.sources["Block"] == "block.py"
+    assert found.submission.shown_as == {"attention.py": STUDENT, "mlp.py": STUDENT, "block.py": "block.ipynb"}
+
+
+def test_a_notebook_that_a_saved_one_imports_from_and_is_imported_by_goes_in_no_circle(
+    tmp_path: Path, solved: dict[str, str], nursery: Nursery
+) -> None:
+    fill(tmp_path, {name: solved[name] for name in ("config.ipynb", "mlp.ipynb", "block.ipynb")})
+    cells = [solutions()["attention.py"], "WIDE = 2", solutions()["gpt.py"], "CausalSelfAttention.WIDE = WIDE"]
+    found = gather(TRACK, cells, tmp_path)
+    report = grade_gathered(found, TRACK, 7, [], nursery)
+    assert report.score == 100, [part.diagnosis for part in report.parts.values()]
+    attention = found.submission.tree["attention.py"].decode()
+    assert "CausalSelfAttention.WIDE" in attention and "WIDE = 2" in attention and "Block" not in attention
+
+
+def test_what_a_part_does_not_need_of_the_notebook_is_not_in_its_file() -> None:
+    source = (
+        "import math; from block import Block\n@decorated\nclass MLP:\n    act = bend\n\ndef bend(x):\n    return x\n"
+        "class GPT:\n    layer = Block\n    head = MLP\ntry:\n    speed = 3\nexcept ValueError:\n    speed = 4\n"
+    )
+    files = split(source, [TRACK.part("mlp"), TRACK.part("gpt")], TRACK)
+    assert files["mlp.py"].splitlines() == [
+        *("import math", "@decorated", "class MLP:", "    act = bend"),
+        *("", "def bend(x):", "    return x", *[""] * 7),
+    ]
+    assert files["gpt.py"].startswith("import math; from block import Block\nfrom mlp import MLP\n")
+    assert "bend" not in files["gpt.py"]
 
 
 @pytest.mark.parametrize("text", ["no JSON", "[]", '{"cells": 3}'])

@@ -106,6 +106,31 @@ def test_a_name_that_nbgrader_could_not_use_is_refused_and_nothing_is_written(tm
     assert not list(tmp_path.iterdir())
 
 
+def test_an_assignment_of_another_course_says_so_in_each_of_its_commands(tmp_path: Path) -> None:
+    told = build(tmp_path, "--assignment", "heads", "--track", "foundations")
+    assert told.exit_code == 0, told.output
+    book = book_at(tmp_path / "source" / "heads" / "model.ipynb")
+    assert cell_named(book, "head-score")["source"].endswith('score("head", track="foundations")')
+    assert 'hint("head", track="foundations")' in cell_named(book, "intro")["source"]
+    (tmp_path / "source" / "heads" / "model.ipynb").write_text("{}", encoding="utf-8")
+    stale = build(tmp_path, "--assignment", "heads", "--track", "foundations", "--check")
+    assert "--assignment heads --track foundations" in stale.stdout
+
+
+def test_an_assignment_can_be_of_optional_parts(tmp_path: Path) -> None:
+    told = build(tmp_path, "--assignment", "week4", "--parts", "generation,training")
+    assert told.exit_code == 0, told.output
+    book = book_at(tmp_path / "source" / "week4" / "model.ipynb")
+    about = [cell["metadata"]["nbgrader"] for cell in book["cells"]]
+    graded = {entry["grade_id"]: entry["points"] for entry in about if entry["grade"]}
+    assert graded == {"training-score": 50.0, "generation-score": 30.0}
+    assert "Write the two parts below" in cell_named(book, "intro")["source"]
+    assert "def train_step" in cell_named(book, "training-answer")["source"]
+    refused = build(tmp_path, "--assignment", "week5", "--parts", "trainig")
+    assert refused.exit_code == 2 and "Did you mean training?" in refused.stderr
+    assert CliRunner().invoke(app, ["build", "--parts", "training"]).exit_code == 2
+
+
 def test_an_assignment_without_a_course_is_a_usage_error() -> None:
     result = CliRunner().invoke(app, ["build", "--assignment", "ps1"])
     assert result.exit_code == 2 and "--nbgrader COURSE_DIR" in result.stderr

@@ -38,6 +38,7 @@ HANDED = (
     "faulty/gpt_loss_sum",
     "faulty/gpt_returns_probs",
     "faulty/attn_mask_missing",
+    "faulty/attn_two_no_mask_no_scale",
     "faulty/attn_c_proj_no_bias",
     "faulty/mlp_no_biases_flag",
     "faulty/block_post_norm",

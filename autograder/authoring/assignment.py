@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from autograder.authoring.build import Change, sources, write_text
-from autograder.authoring.notebooks import book_text, text_and_code
+from autograder.authoring.notebooks import NUMBERS, book_text, text_and_code
 from autograder.authoring.regions import AuthoringError, task_text
 from autograder.gradebook.cells import answer_cell, grade_cell, notebook_name
-from autograder.track import Track
+from autograder.track import DEFAULT, Track
 
 CONFIG = "nbgrader_config.py"
 #: What keeps hidden tests out of the feedback; nbgrader shows them there by itself.
@@ -24,16 +24,16 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_. -]*")
 _INTRO = """\
 # {title}
 
-Write the {count} classes below, in this order. Under each stands a cell that says what is right, what is not, and how
-many points that is: run it as often as you like. It looks at the class as it is now in this notebook, in a process of
-its own. Stuck? `hint("{part}")` says a little more each time, and costs nothing."""
+Write the {count} below, in this order. Under each stands a cell that says what is right, what is not, and how many
+points that is: run it as often as you like. It looks at {thing} as {it_is} now in this notebook, in a process of
+its own. Stuck? `hint("{part}"{course})` says a little more each time, and costs nothing."""
 _SETUP = "from autograder.jupyter import hint, score"
 #: The hidden lines take the name back from a notebook that gave it to something of its own.
 _GRADED = """\
 ### BEGIN HIDDEN TESTS
 from autograder.jupyter import score
 ### END HIDDEN TESTS
-score("{part}")"""
+score("{part}"{course})"""
 
 _SETTINGS = '''\
 """nbgrader's settings for this course, first written by `workshop build --nbgrader`; yours to change."""
@@ -56,23 +56,37 @@ c.OverwriteCells.add_missing_cells = True
 
 
 def assignment_text(root: Path, track: Track) -> str:
-    """Return the source notebook as JSON; the same solutions give the same bytes. Raises AuthoringError."""
+    """Return the source notebook, with the parts that `track` grades, as JSON; the same solutions give the same bytes.
+
+    Raises AuthoringError.
+    """
     from nbformat.v4 import new_code_cell, new_markdown_cell
 
-    first = track.parts[0]
-    intro = _INTRO.format(title=track.title, count=len(track.parts), part=first.name)
-    cells = [_named(new_markdown_cell(intro), "intro", locked=True)]
+    course = "" if track.name == DEFAULT else f', track="{track.name}"'
+    cells = [_named(new_markdown_cell(_intro(track, course)), "intro", locked=True)]
     cells.append(_named(new_code_cell(_SETUP), "setup", locked=True))
-    modules = {part.file.removesuffix(".py") for part in track.parts}
-    for source in (source for source in sources(root, track) if not source.part.optional):
+    modules = {part.file.removesuffix(".py") for part in track.every}
+    for source in (source for source in sources(root, track) if source.part in track.graded):
         part, file = source.part, f"solutions/{source.part.file}"
         text, code = text_and_code(task_text(source.solution, file), file)
         code = _without_imports(code, modules)
         cells.append(_named(new_markdown_cell("#" + text), f"{part.name}-text", locked=True))
         cells.append(_named(new_code_cell(code), answer_cell(part), solution=True))
-        graded = new_code_cell(_GRADED.format(part=part.name))
+        graded = new_code_cell(_GRADED.format(part=part.name, course=course))
         cells.append(_named(graded, grade_cell(part), grade=True, locked=True, points=part.max_score))
     return book_text(cells)
+
+
+def _intro(track: Track, course: str) -> str:
+    """Return the notebook's first words; `course` is how a command in it names the track, if it has to."""
+    number = len(track.graded)
+    functions = any(part.functions for part in track.graded)
+    count = NUMBERS.get(number, str(number)) + (" parts" if functions else " classes")
+    if number == 1:
+        count = "part" if functions else "class"
+    thing, it_is = ("your definitions", "they are") if functions else ("the class", "it is")
+    part = track.graded[0].name
+    return _INTRO.format(title=track.title, count=count, thing=thing, it_is=it_is, part=part, course=course)
 
 
 def assignment_files(root: Path, track: Track, course: Path, name: str) -> dict[Path, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ class Notes(Reference):
         super().__init__(track, folder)
         self.writer = Writer()
         self.lacking = True  # whether answers for models that lack a tensor are wanted too
-        self._pair_cases: dict[str, int] = {}
+        self._pair_cases: Counter[tuple[str, bool]] = Counter()
 
     def evaluate(
         self,
@@ -102,8 +103,17 @@ class Notes(Reference):
             key = gradient_mistake_key(part.mistakes, config, weights, inputs, cotangent)
             self.writer.add_prints(key, pack(found))
 
-    def mistakes(self, part: Part, config: Config, weights: Mapping[str, Tensor], inputs: Mapping[str, Tensor]) -> None:
-        """Write down the prints of what the bank's mistakes give in this case."""
+    def mistakes(
+        self,
+        part: Part,
+        config: Config,
+        weights: Mapping[str, Tensor],
+        inputs: Mapping[str, Tensor],
+        *,
+        leaks: bool = False,
+    ) -> None:
+        """Write down the prints of what the bank's mistakes give in this case; of two at once in the first few cases
+        where values are compared, and in the first few where what `leaks` is diagnosed."""
         length = next(iter(inputs.values())).shape[1]
         for own in (weights, *(_lacking(part, weights) if length <= PAIR_LIMIT else ())):
             kept = part.in_bank_names(own)
@@ -113,8 +123,8 @@ class Notes(Reference):
             given = [(numbers, _given(part, config, kept, inputs, numbers)) for numbers in _singles(part)]
             if given[0][1] is None:
                 continue  # sub-parts are the student's own here: the bank knows their stand-ins alone
-            if own is weights and length <= PAIR_LIMIT and self._pair_cases.get(part.name, 0) < PAIR_CASES:
-                self._pair_cases[part.name] = self._pair_cases.get(part.name, 0) + 1
+            if own is weights and length <= PAIR_LIMIT and self._pair_cases[part.name, leaks] < PAIR_CASES:
+                self._pair_cases[part.name, leaks] += 1
                 given += [(numbers, _given(part, config, kept, inputs, numbers)) for numbers in _pairs(part)]
             self.writer.add_prints(key, pack([(numbers, output) for numbers, output in given if output is not None]))
 
@@ -215,7 +225,7 @@ class Dictating(Exam):
 
     def diagnose(self, specimen: Specimen, inputs: Mapping[str, Tensor], output: Tensor) -> Diagnosis | None:
         """Name the mistake, and write down all that it could have been."""
-        self.notes.mistakes(specimen.part, specimen.sizes.config, specimen.weights, inputs)
+        self.notes.mistakes(specimen.part, specimen.sizes.config, specimen.weights, inputs, leaks=True)
         return super().diagnose(specimen, inputs, output)
 
 

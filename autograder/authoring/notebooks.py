@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from autograder.authoring.regions import AuthoringError
-from autograder.track import Part, Track
+from autograder.track import DEFAULT, Part, Track
 
-#: The course that the commands in a notebook mean when they name none.
-DEFAULT = "gpt"
 NUMBERS = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six", 7: "seven", 8: "eight"}
 
 _CHECK = """\

@@ -8,6 +8,7 @@ from autograder.checks.block import faint
 from autograder.checks.evidence import compare, describe_difference, margin, shape_text
 from autograder.checks.exam import Exam
 from autograder.checks.loss import LOUD
+from autograder.checks.output_patterns import pattern
 from autograder.checks.outputs import (
     answered,
     draw_targets,
@@ -195,11 +196,13 @@ def logits_are_right(exam: Exam, part: Part) -> Outcome:
                 return random
             sentence, exhibit = describe_difference(difference, AXES)
             known = exam.diagnose(specimen, inputs, output)
-            message = known.sentence if known else f"The logits are not what they should be: {sentence}."
-            message = message if known else mixing(exam, specimen, call, output) + message
+            if known:
+                return failed(known.sentence, known.look_at, [exhibit])
+            shows, means = pattern(output, expected)
+            message = f"The logits are not what they should be: {f'{sentence}; {shows}' if shows else sentence}."
             return failed(
-                message,
-                known.look_at if known else "Token table plus position table, each block in turn, ln_f, lm_head.",
+                mixing(exam, specimen, call, output) + message,
+                means or "Token table plus position table, each block in turn, ln_f, lm_head.",
                 [exhibit],
             )
     return _loud(exam, part) or passed(evidence=[margin(worst)])

@@ -7,6 +7,7 @@ from torch import Tensor
 from autograder.checks.attention_pattern import CONFIG, LENGTH, pattern_evidence, patterns, question
 from autograder.checks.evidence import compare, describe_difference, margin
 from autograder.checks.exam import Exam
+from autograder.checks.output_patterns import heads_of, pattern
 from autograder.checks.outputs import (
     LARGE,
     answered,
@@ -146,11 +147,15 @@ def it_gives_the_right_numbers(exam: Exam, part: Part) -> Outcome:
             sentence, exhibit = describe_difference(difference, AXES)
             pictures = _pictures(exam, part)
             known = exam.diagnose(specimen, inputs, output)
-            message = known.sentence if known else f"The output is not what {part.class_name} should give: {sentence}."
-            message = message if known else mixing(exam, specimen, call, output) + message
+            if known:
+                return failed(known.sentence, known.look_at, [exhibit, *pictures])
+            heads = heads_of(part.in_bank_names(specimen.weights), case.sizes.config["n_head"])
+            shows, means = pattern(output, _tensor(expected.outputs[0]), heads=heads)
+            sentence = f"{sentence}; {shows}" if shows else sentence
+            message = f"The output is not what {part.class_name} should give: {sentence}."
             return failed(
-                message,
-                known.look_at if known else f"Compare your forward with the formula of {part.class_name} step by step.",
+                mixing(exam, specimen, call, output) + message,
+                means or f"Compare your forward with the formula of {part.class_name} step by step.",
                 [exhibit, *pictures],
             )
     return _large(exam, part) or passed(evidence=[margin(worst)])

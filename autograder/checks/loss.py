@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from autograder.checks.evidence import bars, compare, describe_difference, same, shape_text
 from autograder.checks.exam import Exam, Specimen
+from autograder.checks.loss_patterns import cross_entropy, known_losses
 from autograder.checks.outputs import draw_targets, first_output, unchanged
 from autograder.checks.registry import Outcome, check, failed, passed
 from autograder.checks.replies import Answer, Model
@@ -139,15 +140,6 @@ def _wrong_with_targets(
     return None
 
 
-@dataclass(frozen=True)
-class _Loss:
-    """A way to get the loss wrong, and how to say so."""
-
-    value: float
-    sentence: str
-    look_at: str
-
-
 def _wrong_loss(
     exam: Exam, specimen: Specimen, inputs: Mapping[str, Tensor], logits: Tensor, loss: float, targets: Tensor
 ) -> Outcome | None:
@@ -160,7 +152,7 @@ def _wrong_loss(
     own = cross_entropy(logits, targets)
     vocab = logits.shape[-1]
     exhibit = bars("Loss", [("yours", loss), ("expected", own), (f"ln {vocab}", math.log(vocab))])
-    for known in _known_losses(logits, targets):
+    for known in known_losses(logits, targets, inputs["idx"]):
         if _equal(loss, known.value):
             return failed(known.sentence, known.look_at, [exhibit], usable=True)
     if not math.isfinite(loss):
@@ -180,90 +172,6 @@ def _wrong_loss(
 
 def _equal(loss: float, right: float) -> bool:
     return math.isfinite(right) and abs(loss - right) <= SAME_LOSS * max(1.0, abs(right))
-
-
-def cross_entropy(logits: Tensor, targets: Tensor) -> float:
-    return float(torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1)))
-
-
-def _known_losses(logits: Tensor, targets: Tensor) -> list[_Loss]:
-    functional = torch.nn.functional
-    batch, length, vocab = logits.shape
-    flat, ids = logits.reshape(-1, vocab), targets.reshape(-1)
-    each = functional.cross_entropy(flat, ids, reduction="none").reshape(batch, length)
-    scrambled = logits.reshape(batch, vocab, length)
-    known = [
-        _Loss(
-            float(each.sum()),
-            "The loss is the sum over all tokens, not their mean.",
-            "Leave cross_entropy's reduction at 'mean'.",
-        ),
-        _Loss(
-            float(each.sum() / batch),
-            "The loss is summed over time and averaged over the batch only.",
-            "Average over all B*T tokens.",
-        ),
-        _Loss(
-            float(each.sum() / length),
-            "The loss is summed over the batch and averaged over time only.",
-            "Average over all B*T tokens.",
-        ),
-        _Loss(
-            float(each[:, -1].mean()),
-            "The loss looks at the last position only.",
-            "Train on every position: all T of them have a target.",
-        ),
-        _Loss(
-            float(each[:, :-1].mean()),
-            "The loss leaves out the last position.",
-            "All T positions have a target: targets are shifted by the caller.",
-        ),
-        _Loss(float(each[:, 1:].mean()), "The loss leaves out the first position.", "All T positions have a target."),
-        _Loss(
-            float(each.sum() / max(batch * (length - 1), 1)),
-            "The loss is divided by B*(T-1).",
-            "All T positions have a target: average over B*T.",
-        ),
-        _Loss(
-            float(functional.cross_entropy(flat, ids, ignore_index=0)),
-            "ignore_index=0 drops a real character (id 0) from the loss.",
-            "Remove ignore_index.",
-        ),
-        _Loss(
-            float(functional.cross_entropy(scrambled, targets)),
-            "view(B, V, T) scrambles the logits.",
-            "Use transpose(1, 2), or flatten to (B*T, V).",
-        ),
-        _Loss(
-            float(each.mean()) / math.log(2),
-            "The loss is in bits, not nats.",
-            "Use the natural logarithm, as F.cross_entropy does.",
-        ),
-        _Loss(-float(each.mean()), "The loss has the wrong sign.", "Cross-entropy is the mean of -log p."),
-        _Loss(
-            float(functional.cross_entropy(flat.softmax(-1), ids)),
-            "The loss takes the softmax twice: cross_entropy wants logits.",
-            "Drop your softmax.",
-        ),
-    ]
-    known += [
-        _Loss(
-            float(functional.cross_entropy(flat, ids, label_smoothing=amount)),
-            f"The loss uses label smoothing ({amount}).",
-            "Drop label_smoothing.",
-        )
-        for amount in (0.05, 0.1, 0.2)
-    ]
-    if length > 1:
-        shifted = functional.cross_entropy(logits[:, :-1].reshape(-1, vocab), targets[:, 1:].reshape(-1))
-        known.append(
-            _Loss(
-                float(shifted),
-                "The loss shifts the targets once more.",
-                "The caller has shifted them: compare position t with targets[:, t].",
-            )
-        )
-    return known
 
 
 @check("gpt.initial_loss", needs=["shapes"])

@@ -32,6 +32,8 @@ SHAPES = {
 TIED = {"lm_head.weight": "wte.weight"}
 FROZEN = ("frozen.weight", "frozen.bias")
 TRAINED = tuple(name for name in SHAPES if name not in FROZEN)
+#: Optimizers whose steps are others from the first on: what AdamW's first step tells cannot be read off theirs.
+OTHERS = ("SGD", "RMSprop", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam", "Rprop", "ASGD")
 #: AdamW's first step moves each weight by the learning rate, whatever the gradient; float32 keeps six digits of it.
 NEAR = 2e-3
 
@@ -116,6 +118,12 @@ def the_settings_arrive(exam: Exam, part: Part) -> Outcome:
                     f"The betas are {other}, {words}, not {chosen}.",
                     "Hand betas=betas to AdamW: its own default is (0.9, 0.999).",
                 )
+        with sensible():
+            kind = str(got.data["optimizer"].get("type"))
+        if kind in OTHERS:
+            return failed(
+                f"This is torch.optim.{kind}; the contract asks for AdamW.", "torch.optim.AdamW(groups, ...)."
+            )
         size = max((float((after[name] - weights[name]).abs().mean()) for name in judged), default=0.0)
         return failed(
             f"Three steps of rate 0.02, 0.02 and 0.007 with betas = {chosen} do not give AdamW's numbers (a weight "
@@ -214,6 +222,8 @@ def _decay_fault(got: Got, found: Mapping[str, float], moved: Sequence[str], dec
         kind = str(got.data["optimizer"].get("type"))
     decaying = {name for name in moved if found[name] > 0.1 * decay}
     matrices = {name for name in moved if len(SHAPES[name]) >= 2}
+    if kind in OTHERS:
+        return f"This is torch.optim.{kind}; the contract asks for AdamW."
     if kind == "Adam":
         return "Adam mixes the decay into the gradient, where its size is lost: AdamW decays the weights themselves."
     if not decaying:

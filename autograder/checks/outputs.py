@@ -45,11 +45,12 @@ def value_sizes(exam: Exam, part: Part) -> list[Sizes]:
     """Return the sizes on which outputs are compared: different head counts, widths and lengths, one row, one position,
     many rows, a full block, a length beyond every default, where a window or a clamp shows, odd heads, and the width
     of a real model, where code may branch. Many rows are wide ones: in narrow ones some are nearly constant, and the
-    epsilon of a LayerNorm shows, which has a check of its own."""
+    epsilon of a LayerNorm shows, which has a check of its own. Most mistakes are told from the first: four blocks, so
+    that which of them are run shows."""
     draw = exam.draws.sizes
     label = f"{part.name} values"
     return [
-        draw(f"{label} 0", n_head=3, head_dim=10, length=7),
+        draw(f"{label} 0", n_head=3, head_dim=10, length=7, n_layer=4),
         draw(f"{label} 1", n_head=5, head_dim=4, length=11, n_layer=3),
         draw(f"{label} 2", n_head=1, head_dim=12, length=9, block_size=31),
         draw(f"{label} 3", n_head=2, head_dim=6, length=14, block_size=14, batch=1),

@@ -75,7 +75,14 @@ COSINE: tuple[Variant, ...] = (
         lambda p, s: p.between(0.5 + 0.5 * math.cos(2 * math.pi * p.share(s))),
         "This is a whole cosine: it comes up again. Half of one is wanted.",
     ),
-    (lambda p, s: p.between(0.5 - 0.5 * math.cos(math.pi * p.share(s))), "The cosine goes up: 1 + cos, not 1 - cos."),
+    (
+        lambda p, s: p.between(0.5 - 0.5 * math.cos(math.pi * p.share(s))),
+        "The cosine goes up: it is 1 + cos, not 1 - cos; or max_lr and min_lr are exchanged.",
+    ),
+    (
+        lambda p, s: p.between(0.5 + 0.5 * math.cos(math.pi / 2 * p.share(s))),
+        "The cosine stops half-way down: its argument ends at pi/2, and should end at pi.",
+    ),
     (
         lambda p, s: p.between(math.cos(math.pi * p.share(s))),
         "The cosine goes from 1 to -1: bring it to 1 and 0 first.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -73,6 +74,13 @@ def the_step_is_that_of_the_large_batch(exam: Exam, part: Part) -> Outcome:
         return failed(
             "With one batch the step is right, with several it is not that of the large batch.",
             "Backward each loss / number of batches; step once, after the last of them.",
+            [_moves(cases, got)],
+        )
+    share = _share(cases[0], got[0], gradients[0][0])
+    if share is not None:
+        return failed(
+            f"With one batch the weights move by {share:.4g} times lr * gradient.",
+            "Set group['lr'] = lr, backward the loss / number of batches, and step once: nothing else scales a step.",
             [_moves(cases, got)],
         )
     return failed(
@@ -199,7 +207,7 @@ def the_step_returns_the_mean_loss(exam: Exam, part: Part) -> Outcome:
 @check("training.estimate_value")
 def the_estimate_is_the_mean_loss(exam: Exam, part: Part) -> Outcome:
     """estimate_loss returns the mean loss over the batches as a float."""
-    cases = [draw_case(exam.draws, f"estimate {count}", batches=count) for count in (1, 4)]
+    cases = [draw_case(exam.draws, f"estimate {count}", batches=count) for count in (1, 4, 5)]
     got = ask(exam, part, ESTIMATE, [_estimate(case) for case in cases])
     return _mean_loss(ESTIMATE, [each.number() for each in got], [case.losses(False) for case in cases], [])
 
@@ -280,6 +288,9 @@ def _mean_loss(
     known: list[tuple[list[float], str]] = [
         ([sum(each) for each in losses], "It is the sum over the batches: divide by their number."),
         ([each[-1] for each in losses], "It is the loss of the last batch alone."),
+        ([statistics.median(each) for each in losses], "It is the median of the batches."),
+        ([statistics.median_low(each) for each in losses], "It is the median of the batches."),
+        ([max(each) for each in losses], "It is the largest of the batches' losses."),
         ([each[0] for each in losses], "It is the loss of the first batch alone."),
         ([mean(each) / len(each) for each in losses], "It is divided by the number of batches twice."),
         *(([mean(each) for each in found], sentence) for found, sentence in more),
@@ -341,6 +352,14 @@ def _clipped_along(gradients: Gradients, limit: float) -> dict[str, Tensor]:
 def _step_norm(case: Case, got: Got) -> float:
     after = got.under("weight.")
     return _norm({name: (value.double() - after[name].double()) / RATE for name, value in case.weights.items()})
+
+
+def _share(case: Case, got: Got, gradient: Mapping[str, Tensor]) -> float | None:
+    """Return the one number by which the weights moved in units of lr * gradient, or None where there is no such."""
+    after = got.under("weight.")
+    moved = {name: (value.double() - after[name].double()) / RATE for name, value in case.weights.items()}
+    along = sum(float((moved[name] * value).sum()) for name, value in gradient.items()) / _norm(gradient) ** 2
+    return along if near(after, _moved(case, _scaled(gradient, along)), MOVED) else None
 
 
 def _moves(cases: Sequence[Case], got: Sequence[Got]) -> Evidence:

@@ -234,6 +234,8 @@ def one_merge_replaces_the_pair(exam: Exam, part: Part) -> Outcome:
             why = " It should be a list of integers."
         elif merged.tolist() == expected[:-1]:
             why = " The last token is lost: it stays, though no pair begins there."
+        elif merged.tolist() == _merged_either_way(ids, pair):
+            why = f" {tuple(pair[::-1])} is another pair: the order counts."
         elif pair[0] == pair[1]:
             why = " What was merged is used up: it cannot be half of the next pair."
         elif len(merged) == len(ids) - 1 < len(expected):
@@ -250,6 +252,17 @@ def _merged(ids: list[int], pair: list[int]) -> list[int]:
     left, right = (chr(0x4000 + number) for number in pair)
     text = "".join(chr(0x4000 + number) for number in ids).replace(left + right, "\u9999")
     return [99 if char == "\u9999" else ord(char) - 0x4000 for char in text]
+
+
+def _merged_either_way(ids: list[int], pair: list[int]) -> list[int]:
+    """What comes out where the two may stand in either order."""
+    merged: list[int] = []
+    for number in ids:
+        if merged and merged[-1] != 99 and sorted((merged[-1], number)) == sorted(pair):
+            merged[-1] = 99
+        else:
+            merged.append(number)
+    return merged
 
 
 def _numbering(exam: Exam, part: Part, characters: str, *, known: bool = True) -> dict[str, int]:

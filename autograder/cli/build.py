@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from autograder.cli.screen import NOT_RIGHT, USAGE, tell
-from autograder.cli.student import course_named
+from autograder.cli.student import course_with
 from autograder.track import Track
 
 EPILOG = """\b
@@ -19,6 +19,8 @@ Examples:
   workshop build --solved answers  the notebooks with our answers, elsewhere
   workshop build --nbgrader course --assignment gpt
                                    course/source/gpt/, for nbgrader
+  workshop build --nbgrader course --assignment week4 --parts training,generation
+                                   optional parts, as an assignment of their own
 
 \b
 What somebody has written into a stub is kept beside it, as
@@ -38,6 +40,12 @@ def build(
     assignment: Annotated[
         str | None, typer.Option(metavar="NAME", help="What nbgrader calls it. Default: the course's name.")
     ] = None,
+    parts: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B|all", help="The assignment's parts: names, or all with the optional ones. Default: required."
+        ),
+    ] = None,
     root: Annotated[Path | None, typer.Option(metavar="DIR", help="The course's checkout. Default: the kit's.")] = None,
     track: Annotated[str, typer.Option(metavar="NAME", help="The course.")] = "gpt",
 ) -> None:
@@ -45,7 +53,7 @@ def build(
     import autograder
     from autograder.oracle.released import released
 
-    course = course_named(track)
+    course = course_with(track, parts)
     if released() is not None:
         tell("This is a student kit: what it holds was built in the course's checkout.", err=True)
         raise typer.Exit(USAGE)
@@ -57,10 +65,11 @@ def build(
     if missing := [name for name in ("jupytext", "nbformat") if importlib.util.find_spec(name) is None]:
         tell(f'Error: this needs {" and ".join(missing)}: pip install "gpt-workshop-kit[authoring]"', err=True)
         raise typer.Exit(USAGE)
-    if assignment is not None and nbgrader is None:
-        raise typer.BadParameter(
-            "this names an nbgrader assignment: add --nbgrader COURSE_DIR.", param_hint="--assignment"
-        )
+    for option, given in (("--assignment", assignment), ("--parts", parts)):
+        if given is not None and nbgrader is None:
+            raise typer.BadParameter(
+                "this is about an nbgrader assignment: add --nbgrader COURSE_DIR.", param_hint=option
+            )
     try:
         if solved is not None:
             _write_solved(top, course, solved)
@@ -92,7 +101,7 @@ def _write_assignment(root: Path, course: Track, folder: Path, name: str, check:
         stale_assignment,
         write_assignment,
     )
-    from autograder.gradebook.cells import notebook_name
+    from autograder.gradebook.cells import notebook_name, options
 
     files = assignment_files(root, course, folder, name)
     changes = stale_assignment(files) if check else write_assignment(files, folder)
@@ -106,7 +115,7 @@ def _write_assignment(root: Path, course: Track, folder: Path, name: str, check:
             '"nbgrader.preprocessors.ClearHiddenTests", "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor"]'
         )
     if check and changes:
-        tell(f"Run: workshop build --nbgrader {folder} --assignment {name}")
+        tell(f"Run: workshop build --nbgrader {folder} --assignment {name}{options(course)}")
         raise typer.Exit(NOT_RIGHT)
     if changes:
         tell(f"Next, in {folder}: nbgrader generate_assignment {name}")

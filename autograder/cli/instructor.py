@@ -46,7 +46,9 @@ command goes on where it stopped, with the seed it had; what is there already
 for the same files, kit, course and limits is reported and not graded again.
 With --nbgrader, PATH is the name of an assignment that nbgrader collected:
 points and comments go into the course's gradebook, once all is graded, and
-the pages beside its feedback. What was set by hand there stays.
+the pages beside its feedback. What was set by hand there stays. An assignment
+of other parts or of another course is graded with the --parts and the --track
+with which `workshop build` made it.
 On a cluster (pip install "gpt-workshop-kit[cluster]") this kit is installed
 on every node; submissions and results stay with this command alone. When a
 worker dies, another one grades what it had.

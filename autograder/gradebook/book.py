@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from autograder.gradebook.cells import answer_cell, grade_cell
+from autograder.gradebook.cells import answer_cell, grade_cell, options
 from autograder.gradebook.course import Course, CourseError
 from autograder.reports.plain import clean, points
 from autograder.reports.summary import part_sentence
@@ -89,7 +89,7 @@ class Book:
         grades = {grade.cell_id: grade for book in submission.notebooks for grade in book.grades}
         comments = {comment.cell_id: comment for book in submission.notebooks for comment in book.comments}
         by_hand = []
-        for part in self._track.parts:
+        for part in self._track.graded:
             result, cells = report.parts.get(part.name), self._cells[part.name]
             if result is None:
                 continue  # not asked for in this run: what is there stays
@@ -147,12 +147,17 @@ class Book:
         graded = {cell.name: cell for book in assignment.notebooks for cell in book.grade_cells}
         answers = {cell.name: cell.id for book in assignment.notebooks for cell in book.solution_cells}
         found = {}
-        for part in self._track.parts:
+        for part in self._track.graded:
             cell = graded.get(grade_cell(part))
             if cell is None:
+                there = ",".join(each.name for each in self._track.every if grade_cell(each) in graded)
                 raise CourseError(
-                    f"The assignment {name!r} has no cell {grade_cell(part)!r} in the gradebook: its notebook is not "
-                    f"ours. {_how_to_build(self._course)}"
+                    f"The assignment {name!r} has no cell {grade_cell(part)!r} in the gradebook. "
+                    + (
+                        f"It was built for --parts {there}: grade with these."
+                        if there
+                        else f"Its notebook is not ours, or is of another course (--track). {self._how_to_build()}"
+                    )
                 )
             self._refuse_other_points(part, float(cell.max_score))
             found[part.name] = _Cells(cell.id, answers.get(answer_cell(part)))
@@ -162,8 +167,15 @@ class Book:
         if there != part.max_score:
             raise CourseError(
                 f"{part.name} is worth {points(part.max_score)} points in this course, and {points(there)} in the "
-                f"gradebook. {_how_to_build(self._course)}"
+                f"gradebook. {self._how_to_build()}"
             )
+
+    def _how_to_build(self) -> str:
+        course, more = self._course, options(self._track)
+        return (
+            f"Run `workshop build --nbgrader {course.root} --assignment {course.assignment}{more}`, and "
+            f"`nbgrader generate_assignment --force {course.assignment}` there."
+        )
 
     def _generate(self) -> None:
         """Let nbgrader read the source assignment into the gradebook; what it hands out goes to a scratch folder."""
@@ -174,7 +186,7 @@ class Book:
         if not list(course.source.glob("*.ipynb")):
             raise CourseError(
                 f"The gradebook knows no assignment {shown(course.assignment)!r}, and there is no notebook in "
-                f"{course.source} to make it from. {_how_to_build(course)}"
+                f"{course.source} to make it from. {self._how_to_build()}"
             )
         with tempfile.TemporaryDirectory(prefix="workshop-") as scratch:
             config = Config(course.directory.config)
@@ -202,13 +214,6 @@ def as_comment(sentence: str) -> str:
     """Return a sentence as nbgrader's comment: Markdown that shows the very characters, and no HTML."""
     plain = html.escape(clean(sentence, limit=_COMMENT_LENGTH), quote=False)
     return _MARKUP.sub(lambda match: "\\" + match[0], plain)
-
-
-def _how_to_build(course: Course) -> str:
-    return (
-        f"Run `workshop build --nbgrader {course.root} --assignment {course.assignment}`, and "
-        f"`nbgrader generate_assignment --force {course.assignment}` there."
-    )
 
 
 def _reason(error: BaseException) -> str:

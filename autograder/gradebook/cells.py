@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autograder.track import Part, Track
+from autograder.track import DEFAULT, Part, Track
 
 
 def notebook_name(track: Track) -> str:
@@ -18,3 +18,9 @@ def grade_cell(part: Part) -> str:
 def answer_cell(part: Part) -> str:
     """Return the id of the cell with a part's class."""
     return f"{part.name}-answer"
+
+
+def options(track: Track) -> str:
+    """Return the options that make a command mean this course and these parts: " --track foundations", or nothing."""
+    course = "" if track.name == DEFAULT else f" --track {track.name}"
+    return course + (f" --parts {','.join(track.chosen)}" if track.chosen else "")

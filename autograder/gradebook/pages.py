@@ -111,8 +111,8 @@ def _notebook(skeleton: Skeleton, track: Track, report: Report, work: Path) -> s
     """Return the assignment's notebook with the student's answers in it, and what we found as its outputs."""
     written = _answers(work, f"{notebook_name(track)}.ipynb")
     classes = _classes(track, work)
-    wanted = {answer_cell(part): part.class_name for part in track.parts}
-    results = {grade_cell(part): report.parts[part.name] for part in track.parts if part.name in report.parts}
+    wanted = {answer_cell(part): part.class_name for part in track.graded if not part.functions}
+    results = {grade_cell(part): report.parts[part.name] for part in track.graded if part.name in report.parts}
     cells = []
     for cell in skeleton.cells:
         about = cell.get("metadata", {}).get("nbgrader", {})

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from autograder.jupyter.cells import definitions, saved
+from autograder.jupyter.splitting import split
 from autograder.submission import Submission, read_submission
 from autograder.submission.choice import brought, defined
 from autograder.submission.limits import Refused
@@ -54,21 +55,17 @@ def gather(track: Track, cells: list[str], folder: Path) -> Gathered:
                 lenient.add(part.file)
     one = [part for part in track.every if mine.intersection(part.names)]
     target = one[0].file if len(one) == 1 else track.single_file
-    if mine:
-        files[target] = own.encode("utf-8", "backslashreplace")
-        lenient.add(target)
-        if len(one) > 1 and len(files) > 1:  # the other parts import these by the names of their files
-            module = track.single_file.removesuffix(".py")
-            files |= {
-                part.file: f"from {module} import {', '.join(name for name in part.names if name in mine)}\n".encode()
-                for part in one
-            }
+    texts = {target: own} if mine else {}
+    if len(one) > 1 and files:  # the other parts import these by the names of their files
+        texts = split(own, one, track)
+    files |= {file: text.encode("utf-8", "backslashreplace") for file, text in texts.items()}
+    lenient |= texts.keys()
     with tempfile.TemporaryDirectory(prefix="workshop-") as place:
         for name, data in files.items():
             (Path(place) / name).write_bytes(data)
         submission = read_submission(Path(place).resolve(), track, STUDENT)
-    books = {part.file: places[part.class_name] for part in track.parts if part.file in lenient and part.file != target}
-    shown_as = books | {target: STUDENT} if mine else books
+    books = {part.file: places[part.class_name] for part in track.parts if part.file in lenient - texts.keys()}
+    shown_as = books | dict.fromkeys(texts, STUDENT)
     submission = replace(submission, lenient=submission.lenient | lenient, shown_as=shown_as)
     return Gathered(submission, places, tuple(notices))
 

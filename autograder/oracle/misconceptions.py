@@ -29,6 +29,7 @@ class Misconception:
     sentence: str
     look_at: str
     shows: str = "outputs"  # or "gradients": then the output is right
+    alone: bool = False  # too rare to be tried together with another
 
     @property
     def keys(self) -> frozenset[str]:
@@ -46,6 +47,7 @@ def _read_bank() -> tuple[Misconception, ...]:
             entry["says"],
             reread[entry["reread"]],
             entry.get("shows", "outputs"),
+            entry.get("alone", False),
         )
         for part, entries in data.items()
         for entry in entries
@@ -137,8 +139,9 @@ def of_part(part: str, shows: str = "outputs") -> list[Misconception]:
 
 
 def pairs(part: str, shows: str = "outputs") -> Iterator[tuple[Misconception, ...]]:
-    """Yield two mistakes at once, of those that do not touch the same thing."""
-    for first, second in itertools.combinations(of_part(part, shows), 2):
+    """Yield two mistakes at once, of those that do not touch the same thing and are not rare."""
+    common = [entry for entry in of_part(part, shows) if not entry.alone]
+    for first, second in itertools.combinations(common, 2):
         if not first.keys & second.keys:
             yield first, second
 

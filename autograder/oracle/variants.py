@@ -34,7 +34,7 @@ def run(part: str, inputs: Mapping[str, Tensor], weights: Weights, config: Confi
     if part == "heads":
         return heads(inputs["x"].double(), w, switches)
     if part == "block":
-        return block(inputs["x"].double(), w, switches)
+        return block(inputs["x"].double(), w, config, switches)
     if part == "gpt":
         return gpt(inputs["idx"], w, config, switches)
     raise KeyError(part)

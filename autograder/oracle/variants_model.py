@@ -40,17 +40,25 @@ def norm(x: Tensor, w: Weights, name: str, kind: str = "layer", still: str = "")
         "only centred": lambda: x - x.mean(-1, keepdim=True),
         "no root": lambda: (x - x.mean(-1, keepdim=True)) / (x.var(-1, unbiased=False, keepdim=True) + 1e-5),
         "left out": lambda: x,
+        "over time and channels": lambda: functional.layer_norm(x, x.shape[-2:]),
+        "bare": lambda: functional.layer_norm(x, x.shape[-1:]),
+        "shifted first": lambda: functional.layer_norm(x, x.shape[-1:]),
+        "one more gain": lambda: functional.layer_norm(x, x.shape[-1:]),
     }
     plain = _with_still_statistics(x, still) if still else norms[kind]()
-    if kind == "left out":
+    if kind in ("left out", "bare"):
         return plain
+    if kind == "shifted first" and shift is not None:
+        return torch.mul(plain + shift, gain)
+    if kind == "one more gain":
+        gain = gain + 1
     scaled: Tensor = plain * gain
     if shift is not None:
         scaled = scaled + shift
     return scaled
 
 
-def block(x: Tensor, w: Weights, s: Switches) -> Tensor:
+def block(x: Tensor, w: Weights, config: Config, s: Switches) -> Tensor:
     """Pre-norm block around stand-ins: x (B, T, C) -> (B, T, C)."""
 
     def attn(h: Tensor) -> Tensor:
@@ -78,7 +86,9 @@ def block(x: Tensor, w: Weights, s: Switches) -> Tensor:
         return cut(h if s.get("unnormed") in ("mlp", "both") else norm(h, w, second, kind, still_two), "ln_2", s)
 
     x = cut(x, "input", s)
-    factor = float(s.get("factor", 1.0))
+    depth = (2 * config["n_layer"]) ** -0.5
+    factor = depth if s.get("factor") == "by depth" else float(s.get("factor", 1.0))
+    factor_a, factor_m = (factor * float(s.get(f"{name} factor", 1.0)) for name in ("attention", "mlp"))
     order = s.get("order", "pre-norm")
     if order == "post-norm":
         y = norm(x + attn(x), w, first, kind)
@@ -106,6 +116,24 @@ def block(x: Tensor, w: Weights, s: Switches) -> Tensor:
     if order == "residual of first norm":
         y = one(x) + attn(one(x))
         return y + feed(two(y))
+    if order == "residual of second norm":
+        y = x + attn(one(x))
+        h = two(y)
+        return h + feed(h)
+    if order == "mlp of attention alone":
+        a = attn(one(x))
+        return x + a + feed(two(a))
+    if order == "mlp of the first norm's result":
+        h = one(x)
+        y = x + attn(h)
+        return y + feed(two(h))
+    if order == "mlp twice":
+        y = x + feed(one(x))
+        return y + feed(two(y))
+    if order in ("ln_2 at the end", "ln_1 at the end"):
+        y = x + attn(one(x))
+        y = y + feed(two(y))
+        return norm(y, w, second if order == "ln_2 at the end" else first, kind)
     if order == "attention lost":
         return x + feed(two(x))
     if order == "mlp lost":
@@ -113,6 +141,13 @@ def block(x: Tensor, w: Weights, s: Switches) -> Tensor:
     if order == "attention twice":
         y = x + attn(one(x))
         return y + attn(two(y))
+    if order == "attention again":
+        y = x + attn(one(x))
+        y = y + attn(one(y))
+        return y + feed(two(y))
+    if order == "sums divided":
+        y = (x + attn(one(x))) * 0.5**0.5
+        return torch.mul(y + feed(two(y)), 0.5**0.5)
     if order == "norm twice":
         y = x + attn(norm(one(x), w, first, kind))
         return y + feed(two(y))
@@ -120,7 +155,7 @@ def block(x: Tensor, w: Weights, s: Switches) -> Tensor:
         y = x + attn(one(x))
         return y + feed(norm(two(y), w, second, kind))
     a = attn(one(x))
-    y = a if order == "no attention residual" else cut(x, "first residual", s) + factor * a
+    y = a if order == "no attention residual" else cut(x, "first residual", s) + factor_a * a
     m = feed(two(y))
     if order == "no mlp residual":
         return m
@@ -128,7 +163,7 @@ def block(x: Tensor, w: Weights, s: Switches) -> Tensor:
         return x + m
     if order == "input added twice":
         return x + y + m
-    return cut(y, "second residual", s) + factor * m
+    return cut(y, "second residual", s) + factor_m * m
 
 
 def gpt(idx: Tensor, w: Weights, config: Config, s: Switches) -> Tensor:
@@ -136,19 +171,29 @@ def gpt(idx: Tensor, w: Weights, config: Config, s: Switches) -> Tensor:
     length, width = idx.shape[1], config["n_embd"]
     table, positions = w["transformer.wte.weight"], w["transformer.wpe.weight"]
     x = cut(_embed(idx, table, positions, length, width, s), "embeddings", s)
+    start = x
     still = s.get("still", "")
     kind = s.get("final", "ln_f")
-    if kind == "before blocks":
+    if kind in ("before blocks", "before and after"):
         x = norm(x, w, "transformer.ln_f")
     layers = list(range(config["n_layer"]))
-    layers = {"no first": layers[1:], "no last": layers[:-1], "reversed": layers[::-1], "none": []}.get(
-        s.get("blocks", ""), layers
-    )
+    layers = {
+        "no first": layers[1:],
+        "no last": layers[:-1],
+        "reversed": layers[::-1],
+        "none": [],
+        "first half": layers[: len(layers) // 2],
+        "every other": layers[::2],
+        "each twice": [layer for layer in layers for _ in range(2)],
+        "last twice": [*layers, *layers[-1:]],
+    }.get(s.get("blocks", ""), layers)
     if s.get("blocks") == "not chained":
         layers = layers[-1:]
     if s.get("blocks") == "first only":
         layers = [0] * config["n_layer"]
     for place, layer in enumerate(layers):
+        if s.get("positions") in ("in every block", "in every block too"):
+            x = x + positions[:length]
         y = apply_standin("block", x, w[f"transformer.h.{layer}.{WEIGHT_NAMES['block']}"])
         x = x + y if s.get("blocks") == "residual around" else y
         if place == 0:
@@ -157,7 +202,9 @@ def gpt(idx: Tensor, w: Weights, config: Config, s: Switches) -> Tensor:
             x = cut(x, "last block", s)
         if kind == "in the loop":
             x = norm(x, w, "transformer.ln_f")
-    if kind == "ln_f":
+    if s.get("blocks") == "embeddings added":
+        x = x + start
+    if kind in ("ln_f", "before and after"):
         x = norm(x, w, "transformer.ln_f", still=still)
     if kind == "twice":
         x = norm(norm(x, w, "transformer.ln_f"), w, "transformer.ln_f")
@@ -194,8 +241,10 @@ def _embed(idx: Tensor, table: Tensor, positions: Tensor, length: int, width: in
     added = cut(positions[places], "positions", s)
     if s.get("position gradient by count"):
         added = functional.embedding(places.expand(idx.shape), positions, scale_grad_by_freq=True)
-    if kind == "left out":
+    if kind in ("left out", "in every block"):
         return tokens
+    if s.get("tokens") == "scaled with positions":
+        return torch.mul(tokens + added, width**0.5)
     if kind == "multiplied":
         return tokens * added
     if kind == "twice":

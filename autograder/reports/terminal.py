@@ -228,7 +228,9 @@ class _Writer:
             if check.verdict is Verdict.PASSED or worth_showing(check.verdict):
                 continue
             if not (all_calm and check.verdict is Verdict.NOT_ATTEMPTED):
-                reasons.setdefault((check.verdict, clean(check.message)), []).append(clean(check.title))
+                unwritten = all_calm and check.verdict is Verdict.BLOCKED and not self.verbose
+                reason = "Not run before it is written" if unwritten else clean(check.message)
+                reasons.setdefault((check.verdict, reason), []).append(clean(check.title))
         for (verdict, reason), titles in reasons.items():
             what = titles[0] if len(titles) == 1 else self.say(f"{len(titles)} checks")
             why = f": {reason}" if reason else ""
