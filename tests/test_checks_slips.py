@@ -122,7 +122,5 @@ def test_blocks_in_a_plain_list_are_hidden_from_the_optimizer_and_that_is_said(h
         .replace("in self.transformer.h:", "in self.layers:")
     )
     report = hand_in(files)
-    assert "A Python list" in checks(report)["gpt.layers"].look_at + checks(report)["gpt.parameters"].look_at.replace(
-        "a plain Python list", "A Python list"
-    )
+    assert "a Python list hides them" in checks(report)["gpt.layers"].look_at
     assert losing(report) == ["gpt"]

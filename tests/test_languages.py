@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from contextvars import ContextVar
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -166,6 +167,7 @@ def test_a_screen_translates_sentences_and_leaves_text_of_others(monkeypatch: py
     from rich.text import Text
 
     monkeypatch.setenv("WORKSHOP_LANG", "de")
+    monkeypatch.setattr("autograder.cli.screen._language", ContextVar("language", default=None))  # of no command before
     stream = io.StringIO()
     screen = Screen(stream)
     screen.print("Nothing was changed.", soft_wrap=True)

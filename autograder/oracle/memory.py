@@ -99,8 +99,8 @@ class KeptAnswers(Reference):
 
     def __init__(self, track: Track, draws: KeptDraws) -> None:
         super().__init__(track)
-        self._draws = draws
-        self._answers: dict[tuple[object, ...], Expected] = {}
+        self._kept_draws = draws
+        self._known: dict[tuple[object, ...], Expected] = {}
 
     def evaluate(
         self,
@@ -118,13 +118,13 @@ class KeptAnswers(Reference):
         given = {**weights, **{f"input.{name}": value for name, value in inputs.items()}}
         if cotangent is not None:
             given["cotangent"] = cotangent
-        if not all(self._draws.drew(value) for value in given.values()):
+        if not all(self._kept_draws.drew(value) for value in given.values()):
             return super().evaluate(part, config, weights, inputs, **how)
         names = ((name, id(value)) for name, value in given.items())
         key = (part.name, *config.values(), stand_ins, loss, *names)
-        found = self._answers.get(key)
+        found = self._known.get(key)
         if found is None:
             found = super().evaluate(part, config, weights, inputs, **how)
-            if len(self._answers) < MOST:
-                self._answers[key] = found
+            if len(self._known) < MOST:
+                self._known[key] = found
         return Expected(found.outputs, dict(found.gradients))
