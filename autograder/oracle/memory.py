@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -66,7 +66,7 @@ class KeptDraws(Draws):
         return self._tensor(key, lambda: super(KeptDraws, self).tokens(purpose, shape, vocab_size))
 
     def weights(
-        self, purpose: str, shapes: Mapping[str, Shape], scale: float = 1.0, *, tables: Any = TABLES
+        self, purpose: str, shapes: Mapping[str, Shape], scale: float = 1.0, *, tables: Collection[str] = TABLES
     ) -> dict[str, Tensor]:
         """As Draws."""
         key = ("weights", purpose, *shapes.items(), scale, *tables)
